@@ -1,0 +1,57 @@
+# superopt: `make` lists the targets. Everything runs in .venv, which the first target that needs it creates.
+
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+JOBS    ?= 2
+STAMP   := $(VENV)/.superopt-dev
+BENCH   := $(VENV)/.superopt-bench
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check rules verify bench zoo conformance
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## create .venv with superopt, ONNX Runtime (CPU) and the test tools
+
+# The stamps make set-up happen once, and again only when the declared or pinned packages change.
+$(STAMP): pyproject.toml setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:3]; sys.exit(None if (3, 11) <= v < (3, 14) else "$(PYTHON) is Python %d.%d.%d; superopt needs 3.11 to 3.13: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.12" % v)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[cpu,dev]' --constraint constraints.txt
+	@touch $@
+
+$(BENCH): $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[cpu,bench]' --constraint constraints.txt
+	@touch $@
+
+demo: $(STAMP)  ## optimise NasRNN and MobileOne-S0, built in code; results in demo_output/
+	$(BIN)/python scripts/demo.py
+
+test: $(STAMP)  ## run every test
+	$(BIN)/python -m pytest -n $(JOBS)
+
+test-all:  ## run every test under each Python 3.11 to 3.13 found on this machine
+	@scripts/test_all.sh $(JOBS)
+
+check: $(STAMP)  ## ruff, mypy --strict and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+
+rules: $(STAMP)  ## list the rule library
+	$(BIN)/superopt rules list
+
+verify: $(STAMP)  ## test every rule against ONNX Runtime at random sizes
+	$(BIN)/python -m pytest -n $(JOBS) tests/test_rules*.py
+
+zoo: $(BENCH)  ## export every benchmark network to zoo_models/ (random weights, needs torch)
+	$(BIN)/python scripts/zoo.py --all
+
+bench: $(BENCH)  ## optimise the zoo and time it against onnxsim and onnxslim; results in bench_output/
+	$(BIN)/python scripts/bench.py
+
+conformance: $(STAMP)  ## run the ONNX backend test-suite through the optimiser; results in conformance_output/
+	$(BIN)/python scripts/conformance.py

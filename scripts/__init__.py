@@ -1,0 +1,1 @@
+"""Development scripts: networks built in code, the zoo exporter, the bench."""

@@ -1,0 +1,37 @@
+"""Networks built in code without torch, for the demo, the tests and the zoo.
+
+``NETWORKS`` builds each model at its published size; ``REFERENCES`` builds, from the same weights, the
+fastest graph known by hand that computes the same function. Builders take size parameters for tiny variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+
+from .attention import bert, bert_lora, reference_bert_lora, tiny_mlp
+from .convnets import reference_resnext50, resnext50, squeezenet, tiny_cnn
+from .recurrent import lstm, nasrnn, reference_nasrnn
+from .reparam import mobileone_s0, reference_mobileone_s0, reference_repvgg_a0, repvgg_a0
+
+NETWORKS: dict[str, Callable[..., onnx.ModelProto]] = {
+    "nasrnn": nasrnn,
+    "mobileone_s0": mobileone_s0,
+    "repvgg_a0": repvgg_a0,
+    "resnext50": resnext50,
+    "bert": bert,
+    "bert_lora": bert_lora,
+    "squeezenet": squeezenet,
+    "lstm": lstm,
+    "tiny_cnn": tiny_cnn,
+    "tiny_mlp": tiny_mlp,
+}
+
+REFERENCES: dict[str, Callable[..., onnx.ModelProto]] = {
+    "nasrnn": reference_nasrnn,
+    "mobileone_s0": reference_mobileone_s0,
+    "repvgg_a0": reference_repvgg_a0,
+    "resnext50": reference_resnext50,
+    "bert_lora": reference_bert_lora,
+}

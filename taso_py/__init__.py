@@ -1,0 +1,12 @@
+"""ONNX superoptimizer: proved rewrites, searched by cost, checked and measured in ONNX Runtime."""
+
+from __future__ import annotations
+
+from taso_py.api import optimize
+from taso_py.options import Options
+from taso_py.result import Result, RuleReport
+from taso_py.version import VERSION
+
+__all__ = ["Options", "Result", "RuleReport", "__version__", "optimize"]
+
+__version__ = VERSION

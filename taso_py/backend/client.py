@@ -1,0 +1,359 @@
+"""The parent's side of a worker process.
+
+A crash, a hang or a kill of the child costs the request that met it (``WorkerError``); the next request
+starts a fresh child and opens again what it needs. Not thread-safe: one request at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self, cast
+
+from taso_py.backend.protocol import (
+    LEVELS,
+    Close,
+    Describe,
+    Feeds,
+    Info,
+    ModelRef,
+    Open,
+    Outputs,
+    Reference,
+    Reply,
+    Request,
+    Run,
+    Signature,
+    Time,
+    WorkerConfig,
+    receive,
+    send,
+)
+from taso_py.backend.runtime import require_runtime
+from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+_START_S = 120.0  # importing ONNX Runtime from a cold disk
+_LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
+
+
+@dataclass(slots=True)
+class _Child:
+    """One living process, its socket, its captured stderr, and its numbers for our handles."""
+
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    stderr: IO[bytes]
+    info: Info
+    sessions: dict[int, int]
+
+
+class Worker:
+    """ONNX Runtime in a child process, started at the first request; a context manager.
+
+    Every request takes ``timeout`` in seconds (default: the worker's); a child that exceeds it is killed.
+    Raises RuntimeMissingError (no ONNX Runtime, no such provider), ModelError (ONNX Runtime refuses the model
+    or the run), WorkerError (the child died or hung).
+    """
+
+    def __init__(self, config: WorkerConfig, *, timeout: float = 600.0) -> None:
+        if config.ort_level not in LEVELS:
+            raise UsageError(f"unknown ORT level {config.ort_level!r}: use one of {', '.join(LEVELS)}")
+        if config.threads < 1:
+            raise UsageError(f"threads must be at least 1, not {config.threads}")
+        self.config = config
+        self.timeout = timeout
+        self.restarts = 0
+        self._child: _Child | None = None
+        self._opened: dict[int, tuple[ModelRef, Open]] = {}
+        self._next = 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def info(self) -> Info:
+        """ONNX Runtime's version and providers, and the child's process id."""
+        return self._alive().info
+
+    def open(
+        self,
+        model: ModelRef | Path | bytes,
+        *,
+        level: str | None = None,
+        ep: str | None = None,
+        disabled: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> int:
+        """Create a session (level and ep default to the configuration's) and return its handle."""
+        ref = ModelRef.of(model)
+        _require_file(ref)
+        request = Open(
+            str(ref.model.absolute()) if isinstance(ref.model, Path) else ref.model,
+            None if ref.base_dir is None else str(ref.base_dir.absolute()),
+            level or self.config.ort_level,
+            ep or self.config.ep,
+            (*ref.disabled, *disabled),
+        )
+        if request.level not in LEVELS:
+            raise UsageError(f"unknown ORT level {request.level!r}: use one of {', '.join(LEVELS)}")
+        handle = self._next
+        self._next += 1
+        self._create(handle, ref, request, timeout)
+        self._opened[handle] = (ref, request)
+        return handle
+
+    def close(self, handle: int) -> None:
+        """Free the session; closing twice is allowed."""
+        if self._opened.pop(handle, None) is None or self._child is None:
+            return
+        session = self._child.sessions.pop(handle, None)
+        if session is not None:
+            self._call(Close(session))
+
+    def signature(self, handle: int) -> Signature:
+        """Inputs and outputs of the session as ONNX Runtime reports them."""
+        return cast(Signature, self._call(Describe(self._session(handle))))
+
+    def run(
+        self,
+        handle: int,
+        feeds: Feeds,
+        outputs: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Outputs:
+        """Outputs by name: arrays, lists of arrays for sequences, None for an empty optional."""
+        session = self._session(handle)
+        request = Run(session, feeds, None if outputs is None else tuple(outputs))
+        try:
+            return cast(Outputs, self._call(request, timeout))
+        except ModelError as error:
+            raise ModelError(f"{self._name(handle)}: ONNX Runtime cannot run it: {error}") from None
+
+    def time_rounds(
+        self,
+        handles: Sequence[int],
+        feeds: Sequence[Feeds],
+        *,
+        rounds: int = 6,
+        block_s: float = 0.25,
+        deadline: float | None = None,
+    ) -> list[Samples]:
+        """Seconds of each run as ``result[round][model]``: per model one warm run, then ``block_s`` of runs.
+
+        Odd rounds visit the models in reverse. ``deadline`` is a time.monotonic() value; a round that it
+        interrupts is dropped, so fewer may return. Entries that share one feeds object share its memory too.
+        """
+        result: list[Samples] = []
+        for number in range(rounds):
+            budget = self.timeout if deadline is None else deadline - time.monotonic()
+            order = range(len(handles)) if number % 2 == 0 else range(len(handles) - 1, -1, -1)
+            entries = tuple((self._session(handles[i]), feeds[i]) for i in order)
+            try:
+                samples = self._call(Time(entries, block_s, budget), budget + self.timeout)
+            except ModelError as error:
+                names = ", ".join(dict.fromkeys(self._name(handle) for handle in handles))
+                raise ModelError(f"{names}: ONNX Runtime cannot run it: {error}") from None
+            if samples is None:
+                break
+            by_model = dict(zip(order, cast("Samples", samples), strict=True))
+            result.append([by_model[i] for i in range(len(handles))])
+        return result
+
+    def time_blocks(
+        self,
+        handles: Sequence[int],
+        feeds: Sequence[Feeds],
+        *,
+        rounds: int = 6,
+        block_s: float = 0.25,
+        deadline: float | None = None,
+    ) -> list[list[float]]:
+        """Median seconds of each block, as ``result[round][model]``; arguments as for `time_rounds`."""
+        timed = self.time_rounds(handles, feeds, rounds=rounds, block_s=block_s, deadline=deadline)
+        return [[_median(block) for block in blocks] for blocks in timed]
+
+    def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:
+        """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot."""
+        source = ModelRef.of(model).model
+        request = Reference(str(source.absolute()) if isinstance(source, Path) else source, feeds)
+        return cast(Outputs, self._call(request, timeout))
+
+    def stop(self) -> None:
+        """End the child, if there is one; a later request starts another."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.connection.close()
+        try:
+            child.process.wait(2)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+        child.stderr.close()
+
+    def _session(self, handle: int) -> int:
+        """The child's number for a handle, opened again when the child that knew it is gone."""
+        if handle not in self._opened:
+            raise WorkerError(f"session {handle} is not open: open the model first")
+        sessions = self._alive().sessions
+        if handle not in sessions:
+            self._create(handle, *self._opened[handle], None)
+            sessions = self._alive().sessions
+        return sessions[handle]
+
+    def _create(self, handle: int, ref: ModelRef, request: Open, timeout: float | None) -> None:
+        child = self._alive()
+        model = request.model if isinstance(request.model, str) else pickle.PickleBuffer(request.model)
+        sent = Open(model, request.base_dir, request.level, request.ep, request.disabled)
+        try:
+            child.sessions[handle] = cast(int, self._call(sent, timeout))
+        except ModelError as error:
+            text = f"{ref.name}: ONNX Runtime cannot load it: {error}{_advice(str(error))}"
+            raise ModelError(text) from None
+
+    def _name(self, handle: int) -> str:
+        return self._opened[handle][0].name
+
+    def _call(self, request: Request, timeout: float | None = None) -> Any:
+        """Send one request and return the reply's value; any failure to do so ends the child."""
+        child = self._alive()
+        limit = self.timeout if timeout is None else timeout
+        doing = type(request).__name__.lower()
+        try:
+            send(child.connection, request)
+            if not child.connection.poll(min(limit, _LONGEST_S)):
+                raise TimeoutError
+            reply = cast(Reply, receive(child.connection))
+        except TimeoutError:
+            self._kill()
+            raise WorkerError(
+                f"worker did not answer {doing} within {limit:.0f} s and was stopped: "
+                "allow more time or use a smaller input"
+            ) from None
+        except (EOFError, OSError):
+            raise WorkerError(self._bury(doing)) from None
+        except BaseException:  # Ctrl-C: the late reply must not answer the next request
+            self._kill()
+            raise
+        if reply.error is not None:
+            raise _ERRORS[reply.error](reply.value)
+        return reply.value
+
+    def _alive(self) -> _Child:
+        if self._child is None:
+            self._child = _start(self.config)
+        return self._child
+
+    def _kill(self) -> None:
+        if self._child is not None:
+            self._child.process.kill()
+            self.stop()
+            self.restarts += 1
+
+    def _bury(self, doing: str) -> str:
+        """One line on how the child died; forgets it."""
+        child = self._child
+        assert child is not None
+        try:
+            code = child.process.wait(10)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            code = child.process.wait()
+        tail = _tail(child.stderr)
+        self.stop()
+        self.restarts += 1
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"worker died ({how}) during {doing}; it is restarted for the next request{tail}"
+
+
+_ERRORS: dict[str, type[ModelError | RuntimeMissingError | WorkerError]] = {
+    "ModelError": ModelError,
+    "RuntimeMissingError": RuntimeMissingError,
+    "WorkerError": WorkerError,
+}
+
+
+def _start(config: WorkerConfig) -> _Child:
+    """Start a child in its own session, so that a terminal's Ctrl-C reaches the parent only."""
+    require_runtime()
+    ours, theirs = socket.socketpair()
+    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+    with theirs:
+        process = subprocess.Popen(
+            # -P: a module in the current directory must not shadow numpy or onnx
+            [sys.executable, "-P", "-m", "taso_py.backend.worker", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=stderr,
+            stderr=stderr,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            env=_environment(),
+        )
+    connection = Connection(ours.detach())
+    try:
+        send(connection, config)
+        info = cast(Reply, receive(connection)).value if connection.poll(_START_S) else None
+    except (EOFError, OSError):
+        info = None
+    if isinstance(info, Info):
+        return _Child(process, connection, stderr, info, {})
+    process.kill()
+    code = process.wait()
+    connection.close()
+    tail = _tail(stderr)
+    stderr.close()
+    raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, with this package importable even when it is not installed."""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, str(_PACKAGE_ROOT)])}
+
+
+def _require_file(ref: ModelRef) -> None:
+    if not isinstance(ref.model, Path) or ref.model.is_file():
+        return
+    reason = "is a directory" if ref.model.is_dir() else "does not exist"
+    raise ModelError(f"{ref.model}: {reason}: give the path of an ONNX file")
+
+
+def _advice(message: str) -> str:
+    if "*guarantees* support for models stamped" in message:
+        return ": convert it to an older opset or install a newer ONNX Runtime"
+    return ""
+
+
+def _tail(stderr: IO[bytes]) -> str:
+    """The last line that the child wrote to stderr, as a clause; empty when it wrote none."""
+    stderr.seek(0)
+    lines = stderr.read().decode(errors="replace").strip().splitlines()
+    return f"; last words: {lines[-1][:200]}" if lines else ""
+
+
+def _median(samples: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    import numpy as np
+
+    return float(np.median(samples))

@@ -1,0 +1,158 @@
+"""What the parent and the worker process say to each other, and how it travels.
+
+A message is a pickle; large buffers travel beside it, so that no side holds a second copy of a tensor or
+model. Both ends are our own processes on a private socket pair, so unpickling is safe.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeAlias
+
+CPU = "CPUExecutionProvider"
+LEVELS = ("disable", "basic", "extended", "layout", "all")
+
+# Input name -> array; a list of arrays for a sequence, None for an absent optional.
+Feeds: TypeAlias = dict[str, Any]
+Outputs: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How sessions run; one worker process serves exactly one such configuration."""
+
+    ep: str = CPU
+    ep_options: tuple[tuple[str, str], ...] = ()
+    threads: int = 1
+    ort_level: str = "all"
+    denormal_as_zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model to open: a file, or serialized bytes whose external data lies in ``base_dir``."""
+
+    name: str
+    model: Path | bytes
+    base_dir: Path | None = None
+    disabled: tuple[str, ...] = ()  # names of ONNX Runtime optimizers to switch off
+
+    @staticmethod
+    def of(model: ModelRef | Path | bytes, name: str | None = None) -> ModelRef:
+        """The reference for a path (named by its file name) or for bytes (named "model")."""
+        if isinstance(model, ModelRef):
+            return model
+        return ModelRef(name or (model.name if isinstance(model, Path) else "model"), model)
+
+    def size(self) -> int:
+        """Bytes of the model file or buffer, without external data."""
+        return len(self.model) if isinstance(self.model, bytes) else self.model.stat().st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One input or output as ONNX Runtime reports it, e.g. ``Value("x", "tensor(float)", ("batch", 3))``."""
+
+    name: str
+    type: str
+    shape: tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Inputs and outputs of an open session, in graph order."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What the worker found: ONNX Runtime's version and the providers this build offers."""
+
+    ort_version: str
+    providers: tuple[str, ...]
+    pid: int
+
+
+# Requests. ``session`` is the worker's own number for an open session.
+@dataclass(frozen=True, slots=True)
+class Open:
+    model: Any  # str path, or a buffer
+    base_dir: str | None
+    level: str
+    ep: str
+    disabled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    session: int
+    feeds: Feeds
+    outputs: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """One block per entry, in this order; answers None when ``budget_s`` is too short for all of them."""
+
+    entries: tuple[tuple[int, Feeds], ...]
+    block_s: float
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Evaluate in float64 with the onnx package's own evaluator."""
+
+    model: Any
+    feeds: Feeds
+
+
+Request: TypeAlias = Open | Close | Describe | Run | Time | Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """``error`` is None, or the name of the exception class in ``taso_py.errors`` that ``value`` explains."""
+
+    value: Any
+    error: str | None = None
+
+
+def send(connection: Connection, message: object) -> None:
+    """Write one message; raises OSError when the other side is gone."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    connection.send_bytes(pickle.dumps((head, [part.nbytes for part in raw])))
+    for part in raw:
+        if part.nbytes:
+            connection.send_bytes(part)
+
+
+def receive(connection: Connection) -> Any:
+    """Read one message; raises EOFError or OSError when the other side is gone."""
+    import numpy as np
+
+    head, sizes = pickle.loads(connection.recv_bytes())  # noqa: S301 - see the module docstring
+    buffers = []
+    for size in sizes:
+        buffer = np.empty(size, dtype=np.uint8)
+        if size:
+            connection.recv_bytes_into(buffer.data)
+        buffers.append(buffer)
+    return pickle.loads(head, buffers=buffers)  # noqa: S301

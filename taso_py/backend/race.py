@@ -1,0 +1,197 @@
+"""Which candidate is fastest: a race that drops clear losers early.
+
+Only ratios of blocks from the same round are compared; absolute times drift on shared machines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import Feeds, ModelRef
+from taso_py.backend.statistics import geometric_mean
+from taso_py.backend.timing import affordable_block
+from taso_py.errors import ModelError, SuperoptError, UsageError, WorkerError
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the race saw of one model: median speed-up over model 0 (geometric mean of the workloads)."""
+
+    name: str
+    speedup: float | None
+    rounds: int
+    slower: bool = False
+    """Clearly slower than model 0 in some workload."""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """``winner`` indexes the models raced; 0, the original, when no candidate beat it."""
+
+    winner: int
+    standings: tuple[Standing, ...]
+    elapsed_s: float
+
+
+def race(
+    worker: Worker,
+    models: Sequence[ModelRef],
+    workloads: Sequence[Feeds],
+    *,
+    deadline: float,
+    rounds: int = 6,
+    block_s: float = 0.25,
+    max_sessions: int = 8,
+    progress: Callable[[str], None] = lambda _line: None,
+) -> RaceResult:
+    """Time the models against model 0; ``deadline`` is a time.monotonic() value.
+
+    At most ``max_sessions`` sessions are alive: the candidates run in heats, each against the original. A
+    candidate that cannot be loaded or run is listed with its failure; a failing original raises ModelError.
+    """
+    if max_sessions < 2:
+        raise UsageError(f"max_sessions must be at least 2, not {max_sessions}")
+    begin = time.monotonic()
+    standings: dict[int, Standing] = {0: Standing(models[0].name, 1.0, 0)}
+    candidates = list(range(1, len(models)))
+    size = max_sessions - 1
+    heats = [candidates[i : i + size] for i in range(0, len(candidates), size)]
+    for position, members in enumerate(heats):
+        now = time.monotonic()
+        heat = _Heat(worker, models, workloads, now + (deadline - now) / (len(heats) - position), progress)
+        standings.update(heat.run(members, rounds, block_s))
+    for index in candidates:
+        standings.setdefault(index, Standing(models[index].name, None, 0, failure="no time left"))
+    ordered = tuple(standings[index] for index in range(len(models)))
+    return RaceResult(_winner(ordered), ordered, time.monotonic() - begin)
+
+
+class _Heat:
+    """Some candidates and the original, alive at the same time in one worker."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        models: Sequence[ModelRef],
+        workloads: Sequence[Feeds],
+        deadline: float,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.worker = worker
+        self.models = models
+        self.workloads = workloads
+        self.deadline = deadline
+        self.progress = progress
+        self.handles: dict[int, int] = {}
+        self.ratios: dict[int, list[list[float]]] = {}  # model -> per round, per workload: original / model
+        self.failures: dict[int, str] = {}
+
+    def run(self, members: Sequence[int], rounds: int, block_s: float) -> dict[int, Standing]:
+        try:
+            self._open(members)
+            for number in range(rounds):
+                alive = [i for i in members if i in self.handles]
+                if not alive or not self._round(number, alive, rounds, block_s):
+                    break
+                self._drop(alive)
+        finally:
+            for handle in self.handles.values():
+                self.worker.close(handle)
+        return {i: self._standing(i) for i in members}
+
+    def _open(self, members: Sequence[int]) -> None:
+        self.handles[0] = self.worker.open(self.models[0])
+        for i in members:
+            if time.monotonic() >= self.deadline:
+                return
+            self.ratios[i] = []
+            try:
+                self.handles[i] = self.worker.open(self.models[i])
+                # First runs allocate, and may fail: neither belongs into a round.
+                for feeds in self.workloads:
+                    self.worker.run(self.handles[i], feeds)
+            except (ModelError, WorkerError) as error:
+                self._lose(i, str(error))
+
+    def _round(self, number: int, alive: Sequence[int], rounds: int, block_s: float) -> bool:
+        """Time one block per model and workload; False when the deadline came first."""
+        order = [0, *alive] if number % 2 == 0 else [*reversed(alive), 0]
+        plan = [(i, w) for w in range(len(self.workloads)) for i in order]
+        now = time.monotonic()
+        length = affordable_block(block_s, now, self.deadline, rounds - number, len(plan))
+        try:
+            medians = self.worker.time_blocks(
+                [self.handles[i] for i, _ in plan],
+                [self.workloads[w] for _, w in plan],
+                rounds=1,
+                block_s=length,
+                deadline=self.deadline,
+            )
+        except (ModelError, WorkerError) as error:
+            self._blame(alive, error)
+            return True
+        if not medians:
+            return False
+        seconds = dict(zip(plan, medians[0], strict=True))
+        for i in alive:
+            ratios = [seconds[0, w] / seconds[i, w] for w in range(len(self.workloads))]
+            self.ratios[i].append(ratios)
+        self.progress(f"race round {number + 1}/{rounds}: best {max(map(self._score, alive)):.3f}")
+        return True
+
+    def _blame(self, alive: Sequence[int], error: SuperoptError) -> None:
+        """Find the model that broke a round: run each alone; a failing original is the caller's matter."""
+        for feeds in self.workloads:
+            self.worker.run(self.handles[0], feeds)
+        for i in alive:
+            try:
+                for feeds in self.workloads:
+                    self.worker.run(self.handles[i], feeds)
+            except (ModelError, WorkerError) as own:
+                self._lose(i, str(own))
+        if all(i in self.handles for i in alive):  # nobody fails alone: the round itself is at fault
+            raise error
+
+    def _lose(self, index: int, reason: str) -> None:
+        self.failures[index] = reason
+        handle = self.handles.pop(index, None)
+        if handle is not None:
+            self.worker.close(handle)
+
+    def _drop(self, alive: Sequence[int]) -> None:
+        """Stop timing models whose best round is below the best model's worst (or below the original)."""
+        timed = min(len(self.ratios[i]) for i in alive)
+        if timed < 2:
+            return
+        margin = 0.9 if timed == 2 else 1.0  # two rounds of equal models are often apart by chance
+        best = max(alive, key=lambda i: (not self._is_slower(i), self._score(i)))
+        bar = max(1.0, min(map(geometric_mean, self.ratios[best])))
+        for i in alive:
+            fastest = max(map(geometric_mean, self.ratios[i]))
+            if fastest < margin * bar or (timed > 2 and self._is_slower(i)):
+                self.worker.close(self.handles.pop(i))
+
+    def _is_slower(self, index: int) -> bool:
+        """Whether every round of some workload was slower than the original's."""
+        return any(max(column) < 1 for column in zip(*self.ratios[index], strict=True))
+
+    def _score(self, index: int) -> float:
+        rounds = self.ratios[index]
+        return median([geometric_mean(row) for row in rounds]) if rounds else 0.0
+
+    def _standing(self, index: int) -> Standing:
+        rounds = self.ratios.get(index, [])
+        name = self.models[index].name
+        if index in self.failures or not rounds:
+            return Standing(name, None, len(rounds), failure=self.failures.get(index, "no time left"))
+        return Standing(name, self._score(index), len(rounds), self._is_slower(index))
+
+
+def _winner(standings: Sequence[Standing]) -> int:
+    eligible = [i for i, one in enumerate(standings) if one.speedup is not None and not one.slower]
+    return max(eligible, key=lambda i: standings[i].speedup or 0.0)

@@ -1,0 +1,167 @@
+"""Is a model really faster: the confirmation that decides, and the comparison behind ``superopt bench``.
+
+Only ratios of blocks from the same round are compared; absolute times drift on shared machines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
+from taso_py.backend.statistics import (
+    Interval,
+    Percentiles,
+    bootstrap_interval,
+    geometric_mean,
+    percentiles,
+)
+from taso_py.errors import UsageError
+
+MIN_CONFIRM_ROUNDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Paired comparison of original and winner in a fresh process: speed-up = median of before/after.
+
+    With several workloads a round's ratio is their geometric mean; ``workloads`` holds each one's interval.
+    """
+
+    speedup: float
+    low: float
+    high: float
+    before_ms: float
+    after_ms: float
+    rounds: int
+    workloads: tuple[Interval, ...]
+
+    @property
+    def slower(self) -> bool:
+        """Whether the winner is measurably slower in some workload (its whole interval lies below 1)."""
+        return any(interval.high < 1 for interval in self.workloads)
+
+    def improves(self, min_gain: float = 0.01) -> bool:
+        """Enough rounds, lower bound above 1, median at least 1 + min_gain, slower in no workload."""
+        fast = self.low > 1 and self.speedup >= 1 + min_gain
+        return fast and self.rounds >= MIN_CONFIRM_ROUNDS and not self.slower
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRow:
+    """One model of a bench: latency in ms over all its runs, and speed-up of it over the first model."""
+
+    name: str
+    latency_ms: Percentiles
+    speedup: Interval
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """Rows in the order given; ``rounds`` may be below what was asked when the deadline came first."""
+
+    rows: tuple[BenchRow, ...]
+    rounds: int
+
+
+def rounds_seconds(run_s: Sequence[float], *, rounds: int, block_s: float) -> float:
+    """Seconds that ``rounds`` rounds take: per model one warm run and max(block, one run)."""
+    return rounds * sum(single + max(block_s, single) for single in run_s)
+
+
+def affordable_block(block_s: float, now: float, deadline: float, rounds: int, entries: int) -> float:
+    """The block length that lets all rounds fit, between 20 ms and ``block_s``; a fifth is for warm runs."""
+    share = (deadline - now) / max(1, rounds * entries)
+    return min(block_s, max(0.02, 0.8 * share))
+
+
+def confirm(
+    config: WorkerConfig,
+    original: ModelRef,
+    winner: ModelRef,
+    workloads: Sequence[Feeds],
+    *,
+    deadline: float,
+    rounds: int = MIN_CONFIRM_ROUNDS,
+    block_s: float = 0.25,
+    groups: int = 3,
+    seed: int = 0,
+) -> Confirmation | None:
+    """Original against winner in a fresh worker; None when not one round fits before ``deadline``.
+
+    The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
+    favour it by a percent for as long as it lives.
+    """
+    pairs: list[list[float]] = []  # per round: before, after of workload 0, before, after of workload 1, ...
+    feeds = [feed for feed in workloads for _ in range(2)]
+    with Worker(config) as worker:
+        for group in range(groups):
+            handles = _open_pair(worker, original, winner, reverse=group % 2 == 1)
+            now = time.monotonic()
+            count = -(-(rounds - len(pairs)) // (groups - group))
+            pairs += worker.time_blocks(
+                handles * len(workloads),
+                feeds,
+                rounds=count,
+                block_s=affordable_block(block_s, now, deadline, rounds - len(pairs), len(feeds)),
+                deadline=deadline,
+            )
+            for handle in handles:
+                worker.close(handle)
+            if time.monotonic() >= deadline:
+                break
+    return _confirmation(pairs, seed) if pairs else None
+
+
+def bench(
+    models: Sequence[Path | ModelRef],
+    config: WorkerConfig,
+    feeds: Feeds,
+    *,
+    rounds: int = 20,
+    block_s: float = 0.25,
+    deadline: float | None = None,
+    seed: int = 0,
+) -> BenchReport:
+    """Time every model in paired blocks; ratios are first model / model, per round."""
+    refs = [ModelRef.of(model) for model in models]
+    with Worker(config) as worker:
+        handles = [worker.open(ref) for ref in refs]
+        timed = worker.time_rounds(handles, [feeds] * len(refs), rounds=rounds, block_s=block_s, deadline=deadline)
+    if not timed:
+        raise UsageError("the time allowed is too short for one round: raise it or give fewer models")
+    medians = [[float(np.median(block)) for block in blocks] for blocks in timed]
+    rows = []
+    for i, ref in enumerate(refs):
+        runs = 1000 * np.concatenate([blocks[i] for blocks in timed])
+        ratios = [row[0] / row[i] for row in medians]
+        rows.append(BenchRow(ref.name, percentiles(runs), bootstrap_interval(ratios, seed=seed), len(runs)))
+    return BenchReport(tuple(rows), len(timed))
+
+
+def _open_pair(worker: Worker, original: ModelRef, winner: ModelRef, *, reverse: bool) -> list[int]:
+    if not reverse:
+        return [worker.open(original), worker.open(winner)]
+    second = worker.open(winner)
+    return [worker.open(original), second]
+
+
+def _confirmation(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:
+    ratios = [[row[i] / row[i + 1] for i in range(0, len(row), 2)] for row in pairs]
+    total = bootstrap_interval([geometric_mean(row) for row in ratios], seed=seed)
+    return Confirmation(
+        total.median,
+        total.low,
+        total.high,
+        1000 * median([sum(row[::2]) for row in pairs]),
+        1000 * median([sum(row[1::2]) for row in pairs]),
+        len(pairs),
+        tuple(bootstrap_interval(column, seed=seed) for column in zip(*ratios, strict=True)),
+    )

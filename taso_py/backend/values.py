@@ -1,0 +1,116 @@
+"""Running one session inside the worker, for every element type that ONNX Runtime knows.
+
+ONNX Runtime's numpy interface lacks bfloat16, float8 and the packed small integers; those travel as
+``OrtValue`` and are read from memory as the types of ``ml_dtypes``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnxruntime as ort
+
+from taso_py.backend.protocol import Feeds, Outputs
+
+# ONNX Runtime's name -> (ml_dtypes type, TensorProto number, bits per element)
+_UNUSUAL: dict[str, tuple[Any, int, int]] = {
+    "bfloat16": (ml_dtypes.bfloat16, 16, 16),
+    "float8e4m3fn": (ml_dtypes.float8_e4m3fn, 17, 8),
+    "float8e4m3fnuz": (ml_dtypes.float8_e4m3fnuz, 18, 8),
+    "float8e5m2": (ml_dtypes.float8_e5m2, 19, 8),
+    "float8e5m2fnuz": (ml_dtypes.float8_e5m2fnuz, 20, 8),
+    "uint4": (ml_dtypes.uint4, 21, 4),
+    "int4": (ml_dtypes.int4, 22, 4),
+    "float4e2m1": (ml_dtypes.float4_e2m1fn, 23, 4),
+    "uint2": (ml_dtypes.uint2, 25, 2),
+    "int2": (ml_dtypes.int2, 26, 2),
+}
+_TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)\)?")
+
+
+def run(session: ort.InferenceSession, feeds: Feeds, names: tuple[str, ...] | None) -> Outputs:
+    """Outputs by name; ``names`` None means all of them."""
+    wanted = [arg.name for arg in session.get_outputs()] if names is None else list(names)
+    if not _is_unusual(session):
+        return dict(zip(wanted, session.run(wanted, feeds), strict=True))
+    results = session.run_with_ort_values(wanted, _as_ort_values(session, feeds))
+    return {name: _as_array(value) for name, value in zip(wanted, results, strict=True)}
+
+
+def runner(session: ort.InferenceSession, feeds: Feeds, device: str) -> Callable[[], object]:
+    """A call that runs the session once; on a device, with inputs and outputs already bound there."""
+    on_host = any(not isinstance(value, np.ndarray) or value.dtype == object for value in feeds.values())
+    if device != "cpu" and not on_host:  # strings and sequences cannot be bound
+        binding = bind(session, feeds, device)
+
+        def call() -> None:
+            session.run_with_iobinding(binding)
+            binding.synchronize_outputs()
+
+        return call
+    if _is_unusual(session):
+        prepared = _as_ort_values(session, feeds)
+        names = [arg.name for arg in session.get_outputs()]
+        return lambda: session.run_with_ort_values(names, prepared)
+    return lambda: session.run(None, feeds)
+
+
+def bind(session: ort.InferenceSession, feeds: Feeds, device: str) -> ort.IOBinding:
+    """Inputs copied to the device once, outputs left there."""
+    binding = session.io_binding()
+    for name, value in _as_ort_values(session, feeds, device).items():
+        binding.bind_ortvalue_input(name, value)
+    for arg in session.get_outputs():
+        binding.bind_output(arg.name, device)
+    return binding
+
+
+def _element(type_name: str) -> str:
+    found = _TENSOR.fullmatch(type_name)
+    return found.group(1) if found else ""
+
+
+def _is_unusual(session: ort.InferenceSession) -> bool:
+    arguments = [*session.get_inputs(), *session.get_outputs()]
+    return any(_element(arg.type) in _UNUSUAL for arg in arguments)
+
+
+def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, device: str = "cpu") -> dict[str, ort.OrtValue]:
+    types = {arg.name: _element(arg.type) for arg in session.get_inputs()}
+    values = {}
+    for name, value in feeds.items():
+        if types.get(name) in _UNUSUAL:
+            _, number, bits = _UNUSUAL[types[name]]
+            raw = np.ascontiguousarray(value).view(np.uint8 if bits <= 8 else np.uint16)
+            if bits < 8:
+                raise ValueError(f"input {name} has a packed type ({types[name]}), which cannot be fed")
+            values[name] = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, number)
+        else:
+            values[name] = ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value), device, 0)
+    return values
+
+
+def _as_array(value: ort.OrtValue) -> Any:
+    if not value.has_value():
+        return None
+    element = _element(value.data_type())
+    if element not in _UNUSUAL:
+        return value.numpy() if value.is_tensor() else list(value._get_c_value().to_python())  # noqa: SLF001
+    dtype, _, bits = _UNUSUAL[element]
+    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), dtype=np.uint8)
+    if bits < 8:
+        raw = _unpack(raw, bits, int(np.prod(value.shape(), dtype=np.int64)))
+        if np.dtype(dtype).name.startswith("int"):  # sign-extend
+            raw = ((raw.astype(np.int8) << (8 - bits)) >> (8 - bits)).view(np.uint8)
+    return raw.view(dtype).reshape(value.shape())
+
+
+def _unpack(raw: np.ndarray[Any, np.dtype[np.uint8]], bits: int, count: int) -> Any:
+    """One byte per element; the first element sits in the lowest bits (ONNX's packing)."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((raw[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:count].astype(np.uint8)

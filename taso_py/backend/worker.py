@@ -1,0 +1,247 @@
+"""The child process: ``python -m taso_py.backend.worker FD`` serves one parent over an inherited socket.
+
+It owns every ONNX Runtime session, on one global thread pool, because private pools of several sessions spin
+against each other and make timings meaningless. It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import onnxruntime as ort
+
+from taso_py.backend import values
+from taso_py.backend.protocol import (
+    CPU,
+    LEVELS,
+    Close,
+    Describe,
+    Feeds,
+    Info,
+    Open,
+    Outputs,
+    Reference,
+    Reply,
+    Request,
+    Run,
+    Signature,
+    Time,
+    Value,
+    WorkerConfig,
+    receive,
+    send,
+)
+from taso_py.errors import ModelError, RuntimeMissingError, SuperoptError
+
+_LEVELS = dict(
+    zip(
+        LEVELS,
+        (
+            ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+            ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+            ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+            ort.GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
+            ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+        ),
+        strict=True,
+    )
+)
+# Providers whose tensors live on a device: timing must not include the copies there and back.
+_DEVICES = {
+    "CUDAExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "cuda",
+    "NvTensorRTRTXExecutionProvider": "cuda",
+    "DmlExecutionProvider": "dml",
+}
+
+# "/onnxruntime_src/onnxruntime/core/x.cc:12 void f(const Y&) Message": users need the message only.
+_SOURCE_PLACE = re.compile(r"^/\S+\.(?:cc|h):\d+ .*?\) (?=[A-Z])")
+
+
+class Host:
+    """The sessions of one worker, and one method per request."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.sessions: dict[int, tuple[ort.InferenceSession, str]] = {}
+        self.opened = 0
+        ort.set_default_logger_severity(4)
+        if not config.denormal_as_zero:
+            ort.set_global_thread_pool_sizes(config.threads, 1)
+
+    def info(self) -> Info:
+        return Info(ort.__version__, tuple(ort.get_available_providers()), os.getpid())
+
+    def answer(self, request: Request) -> Any:
+        """Dispatch one request; what it raises is sent back by name."""
+        match request:
+            case Open():
+                return self.open(request)
+            case Close(session):
+                del self.sessions[session]
+                gc.collect()
+                return None
+            case Describe(session):
+                return _signature(self.sessions[session][0])
+            case Run(session, feeds, outputs):
+                return self.run(session, feeds, outputs)
+            case Time():
+                return self.time(request)
+            case Reference(model, feeds):
+                from taso_py.backend import reference
+
+                return reference.evaluate(model, feeds)
+
+    def open(self, request: Open) -> int:
+        providers = self._providers(request.ep)
+        options = self._options(request)
+        source = request.model if isinstance(request.model, str) else bytes(request.model)
+        try:
+            session = ort.InferenceSession(
+                source, options, providers=providers, disabled_optimizers=list(request.disabled) or None
+            )
+        except Exception as error:
+            raise ModelError(_one_line(error)) from error
+        active = session.get_providers()
+        if request.ep not in active:  # ONNX Runtime falls back silently when a provider cannot start
+            raise RuntimeMissingError(
+                f"{request.ep} is part of this ONNX Runtime but cannot start (active: {', '.join(active)}): "
+                "check its drivers and libraries"
+            )
+        self.opened += 1
+        self.sessions[self.opened] = (session, _DEVICES.get(request.ep, "cpu"))
+        return self.opened
+
+    def _providers(self, ep: str) -> list[Any]:
+        available = ort.get_available_providers()
+        if ep not in available:
+            raise RuntimeMissingError(
+                f"execution provider {ep} is not in this ONNX Runtime {ort.__version__}: "
+                f"use one of {', '.join(available)}, or install the distribution that has it"
+            )
+        options = dict(self.config.ep_options) if ep == self.config.ep else {}
+        return [(ep, options)] if ep == CPU else [(ep, options), CPU]
+
+    def _options(self, request: Open) -> ort.SessionOptions:
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = _LEVELS[request.level]
+        if self.config.denormal_as_zero:
+            # Python can tell only private pools to flush denormals in all their threads; one that stops
+            # spinning when its session's run ends does not disturb the next session.
+            options.intra_op_num_threads = self.config.threads
+            options.add_session_config_entry("session.set_denormal_as_zero", "1")
+            options.add_session_config_entry("session.force_spinning_stop", "1")
+        else:
+            options.use_per_session_threads = False
+        if request.base_dir is not None:
+            key = "session.model_external_initializers_file_folder_path"
+            options.add_session_config_entry(key, request.base_dir)
+        return options
+
+    def run(self, number: int, feeds: Feeds, names: tuple[str, ...] | None) -> Outputs:
+        session, _ = self.sessions[number]
+        try:
+            return values.run(session, feeds, names)
+        except Exception as error:
+            raise ModelError(_one_line(error)) from error
+
+    def time(self, request: Time) -> list[Any] | None:
+        """Per entry one warm run, then runs for ``block_s`` seconds; the seconds of each run."""
+        deadline = time.perf_counter() + request.budget_s
+        blocks = []
+        gc.disable()
+        try:
+            for number, feeds in request.entries:
+                session, device = self.sessions[number]
+                block = _block(values.runner(session, feeds, device), request.block_s, deadline)
+                if block is None:
+                    return None
+                blocks.append(block)
+        except SuperoptError:
+            raise
+        except Exception as error:
+            raise ModelError(_one_line(error)) from error
+        finally:
+            gc.enable()
+        return blocks
+
+
+def _block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
+    """Seconds of each run of one block (at least one run), or None when the deadline passes first."""
+    import numpy as np
+
+    clock = time.perf_counter
+    if clock() >= deadline:
+        return None
+    run()
+    seconds = []
+    begin = before = clock()
+    while True:
+        if before >= deadline:
+            return None
+        run()
+        after = clock()
+        seconds.append(after - before)
+        if after - begin >= block_s:
+            return np.array(seconds)
+        before = after
+
+
+def _signature(session: ort.InferenceSession) -> Signature:
+    return Signature(
+        tuple(Value(arg.name, arg.type, tuple(arg.shape)) for arg in session.get_inputs()),
+        tuple(Value(arg.name, arg.type, tuple(arg.shape)) for arg in session.get_outputs()),
+    )
+
+
+def _one_line(error: Exception) -> str:
+    """ONNX Runtime's message without its error-code prefix, on one line of at most 300 characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1]
+    text = _SOURCE_PLACE.sub("", text)
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _end_with_parent(connection: Connection) -> None:
+    """Leave as soon as the parent's end of the socket closes, even in the middle of a long run."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLRDHUP)
+    poll.poll()
+    os._exit(0)
+
+
+def main(descriptor: int) -> None:
+    """Serve requests until the parent hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(descriptor)
+    threading.Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
+    host = Host(receive(connection))
+    send(connection, Reply(host.info()))
+    while True:
+        try:
+            request = receive(connection)
+        except (EOFError, OSError):
+            os._exit(0)
+        try:
+            reply = Reply(host.answer(request))
+        except SuperoptError as error:
+            reply = Reply(str(error), type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - our bug or ORT's; the parent reports it and lives on
+            reply = Reply(f"{type(error).__name__}: {_one_line(error)}", "WorkerError")
+        send(connection, reply)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

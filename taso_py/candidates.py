@@ -1,0 +1,154 @@
+"""From states of the search to checked models, and from a wrong model to the rewrite that made it wrong."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taso_py.artifact import RewrittenModel
+from taso_py.backend.protocol import ModelRef
+from taso_py.check.check import Checker
+from taso_py.check.report import CheckReport
+from taso_py.errors import MismatchError, SuperoptError
+from taso_py.graph.model import Model
+from taso_py.onnx_io.contract import check_contract
+from taso_py.onnx_io.export import artifact, export, serialize
+from taso_py.onnx_io.load import Loaded
+from taso_py.result import Rejection
+from taso_py.rules.rule import RuleSet
+from taso_py.search.strategy import State, Step
+from taso_py.setting import weight_bytes
+
+_INLINE_BYTES = 2**30
+"""Candidates with more weights than this are handed to ONNX Runtime as files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rewritten model that passed its check."""
+
+    state: State
+    artifact: RewrittenModel
+    reference: ModelRef
+    report: CheckReport
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Exports and checks candidates of one model; ``rejected`` collects the rewrites that turned out wrong."""
+
+    loaded: Loaded
+    checker: Checker
+    rules: RuleSet
+    folder: Path
+    provenance: Mapping[str, str]
+    allow_contrib: bool
+    strict: bool
+    rejected: list[Rejection] = field(default_factory=list)
+    barred: set[str] = field(default_factory=set)
+
+    def candidate(self, state: State, deadline: float) -> Candidate | None:
+        """The checked model of a state; None when it is wrong, and then the guilty rule is barred.
+
+        ``strict``: `MismatchError` instead.
+        """
+        if any(step.rule in self.barred for step in state.trace):
+            return None
+        made = self.build(state.model)
+        report = self.checker.check(made[1], deadline=deadline)
+        if report.passed:
+            return Candidate(state, *made, report)
+        self._reject(state, report, deadline)
+        return None
+
+    def build(self, model: Model) -> tuple[RewrittenModel, ModelRef]:
+        """The exported model of a table, and how ONNX Runtime opens it; the border's contract is verified."""
+        exported = export(self.loaded, model, provenance=self.provenance)
+        broken = check_contract(self.loaded.proto, exported, allow_contrib=self.allow_contrib)
+        if broken:
+            raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
+        made = artifact(self.loaded, exported)
+        base = self.loaded.path.parent if self.loaded.path is not None else None
+        if weight_bytes(self.loaded.proto) < _INLINE_BYTES:
+            return made, ModelRef("candidate", serialize(exported), base)
+        place = Path(tempfile.mkdtemp(dir=self.folder))
+        made.write(place, place / "candidate.onnx")
+        return made, ModelRef("candidate", place / "candidate.onnx")
+
+    def _reject(self, state: State, report: CheckReport, deadline: float) -> None:
+        step = self._guilty(state.trace, deadline)
+        reason = report.reason or "values differ"
+        if self.strict:
+            raise MismatchError(f"rule {step.rule} changed the model's values: {reason}")
+        self.barred.add(step.rule)
+        self.rejected.append(
+            Rejection(
+                step.rule,
+                next((r.id for r in self.rules if r.name == step.rule), ""),
+                ", ".join(self._name(o) for site in step.sites[:4] for o in site.outputs),
+                reason,
+                self._reproduction(state, step, report),
+            )
+        )
+
+    def _guilty(self, trace: Sequence[Step], deadline: float) -> Step:
+        """The first step whose table no longer agrees with the original, by bisection."""
+        low, high = 0, len(trace) - 1
+        while low < high:
+            middle = (low + high) // 2
+            _, reference = self.build(trace[middle].model)
+            report = self.checker.check(reference, deadline=deadline, deployed=False, first_failure=True)
+            low, high = (middle + 1, high) if report.passed else (low, middle)
+        return trace[low]
+
+    def _name(self, value: int) -> str:
+        return self.loaded.values.names.get(value, f"value {value}")
+
+    def _reproduction(self, state: State, step: Step, report: CheckReport) -> Path | None:
+        """The model after the guilty step, inputs that show it, and what was done; in a folder that stays."""
+        try:
+            place = Path(tempfile.mkdtemp(prefix="superopt-rejected-"))
+            made, _ = self.build(step.model)
+            made.write(place, place / "rewritten.onnx")
+            feeds = report.failing_feeds or {}
+            arrays: dict[str, Any] = {k: v for k, v in feeds.items() if isinstance(v, np.ndarray)}
+            np.savez(place / "inputs.npz", allow_pickle=True, **arrays)
+            done = [{"rule": s.rule, "sites": [list(x.outputs) for x in s.sites]} for s in state.trace]
+            facts = {"rule": step.rule, "reason": report.reason, "case": report.failing_case, "trace": done}
+            (place / "what.json").write_text(json.dumps(facts, indent=2))
+        except OSError:
+            return None
+        return place
+
+
+def shortlist(states: Sequence[State], start_cost: float, limit: int = 6) -> list[State]:
+    """The best states to race: the cheapest, and for each rule in it the cheapest without that rule.
+
+    The measured regions decide which states are good; leaving out one rule at a time asks the race which
+    rewrites do not pay in the whole model.
+    """
+    good = [s for s in states if s.trace and s.cost <= start_cost]
+    if not good:
+        return []
+    best = good[0]
+    chosen = [best]
+    for rule in dict.fromkeys(step.rule for step in reversed(best.trace)):
+        other = next((s for s in good if all(step.rule != rule for step in s.trace)), None)
+        if other is not None and other not in chosen:
+            chosen.append(other)
+    chosen += [s for s in good[1:] if s not in chosen][: max(0, limit - len(chosen))]
+    return chosen[:limit]
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder for candidates that are too large to travel as bytes."""
+    with tempfile.TemporaryDirectory(prefix="superopt-") as name:
+        yield Path(name)

@@ -1,0 +1,1 @@
+"""Does a rewritten model compute what the original computes: inputs, comparison, verdict."""

@@ -1,0 +1,134 @@
+"""Does the candidate compute what the original computes? One verdict for any number of candidates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import CPU, ModelRef, WorkerConfig
+from taso_py.check.facts import ModelFacts, interface_difference, read_facts
+from taso_py.check.oracle import Limits, Oracle, Prepared
+from taso_py.check.report import CheckReport, refused
+from taso_py.check.shapes import Shape
+from taso_py.check.trial import Trial
+
+
+class Checker:
+    """Checks candidates against one original, whose outputs are computed once; a context manager.
+
+    ``workloads`` are assignments as for `resolve_shapes` (none: the default shapes); ``overrides`` are arrays
+    that replace generated inputs. ``worker`` lends a worker of the same configuration; it is left running. At most two sessions are alive at any time.
+    """
+
+    def __init__(
+        self,
+        original: ModelRef | Path | bytes,
+        config: WorkerConfig,
+        *,
+        workloads: Sequence[Mapping[str, Shape]] = (),
+        overrides: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+        facts: ModelFacts | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        self.original = ModelRef.of(original)
+        self.config = config
+        self.limits = limits or Limits()
+        self.facts = facts or read_facts(self.original)
+        self._lent = worker
+        self._deployed = worker or Worker(config)
+        plain = (config.ep, config.ep_options, config.denormal_as_zero) == (CPU, (), False)
+        self._worker = self._deployed if plain else Worker(WorkerConfig(threads=config.threads))
+        self._oracle = Oracle(self._worker, self.original, self.facts, workloads, dict(overrides or {}), seed)
+        self._prepared: Prepared | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers, except one that was lent."""
+        for worker in (self._worker, self._deployed):
+            if worker is not self._lent:
+                worker.stop()
+
+    def prepare(self) -> Prepared:
+        """Run the original on all cases (once); ModelError when ONNX Runtime cannot run it."""
+        if self._prepared is None:
+            self._prepared = self._oracle.prepare(self.limits)
+        return self._prepared
+
+    def check(
+        self,
+        candidate: ModelRef | Path | bytes,
+        *,
+        deadline: float = math.inf,
+        deployed: bool = True,
+        first_failure: bool = False,
+    ) -> CheckReport:
+        """The verdict on one candidate; its failures are in the report, only the original's raise.
+
+        ``deployed`` False leaves out the session as it will run; ``first_failure`` stops at the first
+        mismatch (both for bisection). After ``deadline`` (time.monotonic()) only the first two cases are run.
+        """
+        begin = time.monotonic()
+        trial = Trial(
+            candidate=ModelRef.of(candidate),
+            original=self.original,
+            prepared=self.prepare(),
+            facts=self.facts,
+            config=self.config,
+            oracle=self._worker,
+            worker=self._deployed,
+            deadline=deadline,
+            first_failure=first_failure,
+        )
+        trial.at_oracle()
+        if deployed and trial.reason is None:
+            trial.as_deployed()
+        return trial.report(time.monotonic() - begin)
+
+
+def check(
+    original: ModelRef | Path | bytes,
+    candidate: ModelRef | Path | bytes,
+    config: WorkerConfig,
+    *,
+    workloads: Sequence[Mapping[str, Shape]] = (),
+    overrides: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+) -> CheckReport:
+    """One candidate against one original; the original may use half of the time that ``limits`` leaves."""
+    whole = limits or Limits()
+    now = time.monotonic()
+    half = Limits(now + (whole.deadline - now) / 2, whole.max_cases, whole.flops)
+    with Checker(original, config, workloads=workloads, overrides=overrides, seed=seed, limits=half) as checker:
+        return checker.check(candidate, deadline=whole.deadline)
+
+
+def check_models(
+    first: Path,
+    second: Path,
+    config: WorkerConfig,
+    *,
+    workloads: Sequence[Mapping[str, Shape]] = (),
+    overrides: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    limits: Limits | None = None,
+) -> CheckReport:
+    """``superopt check A B``: the interfaces must agree, then `check` with A as the original."""
+    reason = interface_difference(read_facts(ModelRef.of(first)), read_facts(ModelRef.of(second)))
+    if reason is not None:
+        return refused(f"{first.name} and {second.name} cannot be compared: {reason}")
+    return check(first, second, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits)

@@ -1,0 +1,162 @@
+"""How far two sets of outputs lie apart.
+
+error = max|y - y'| / max|y| per output, over the finite elements of y; where max|y| = 0, or nothing is
+finite, the absolute error stands for it. NaN and ±Inf must sit in the same places; integers, bools and
+strings must be equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taso_py.backend.protocol import Outputs
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Difference of one output; ``relative`` is inf where it cannot be measured, and ``reason`` says why."""
+
+    output: str
+    dtype: str
+    relative: float
+    absolute: float
+    index: Index | None = None
+    """Place of the worst element; a sequence's element number comes first."""
+    reference: str = ""
+    candidate: str = ""
+    reason: str | None = None
+    malformed: bool = False
+    """Type, shape or length differ, whatever the values are."""
+
+    def describe(self) -> str:
+        """One clause naming output, place and both values."""
+        place = "" if self.index is None else f"[{','.join(map(str, self.index))}]"
+        values = f"{self.reference} became {self.candidate}" if self.reference or self.candidate else ""
+        if self.reason is not None:
+            return f"output '{self.output}'{place}: {self.reason}" + (f" ({values})" if values else "")
+        return f"output '{self.output}'{place}: {values}, relative error {self.relative:.2g}"
+
+
+def compare_outputs(reference: Outputs, candidate: Outputs) -> tuple[Deviation, ...]:
+    """One deviation per output of the reference, in its order."""
+    return tuple(
+        compare_values(name, value, candidate[name]) if name in candidate else _unlike(name, value, "is missing")
+        for name, value in reference.items()
+    )
+
+
+def compare_values(name: str, reference: Any, candidate: Any) -> Deviation:
+    """The worst deviation between two values of one output."""
+    if isinstance(reference, list) and isinstance(candidate, list):
+        return _compare_sequences(name, reference, candidate)
+    if not isinstance(reference, np.ndarray) or not isinstance(candidate, np.ndarray):
+        same = _form(reference) == _form(candidate)
+        reason = f"{_form(reference)} became {_form(candidate)}"
+        return Deviation(name, _form(reference), 0.0, 0.0) if same else _unlike(name, reference, reason)
+    if reference.dtype != candidate.dtype:
+        return _unlike(name, reference, f"element type {reference.dtype} became {candidate.dtype}")
+    if reference.shape != candidate.shape:
+        return _unlike(name, reference, f"shape {reference.shape} became {candidate.shape}")
+    if reference.size == 0:
+        return Deviation(name, str(reference.dtype), 0.0, 0.0)
+    return _compare_arrays(name, reference, candidate)
+
+
+def _compare_sequences(name: str, reference: list[Any], candidate: list[Any]) -> Deviation:
+    if len(reference) != len(candidate):
+        return _unlike(name, reference, f"length {len(reference)} became {len(candidate)}")
+    worst = Deviation(name, "sequence", 0.0, 0.0)
+    for number, deviation in enumerate(
+        compare_values(name, ours, theirs) for ours, theirs in zip(reference, candidate, strict=True)
+    ):
+        if number == 0 or deviation.relative > worst.relative:
+            worst = Deviation(
+                name,
+                deviation.dtype,
+                deviation.relative,
+                deviation.absolute,
+                (number, *(deviation.index or ())),
+                deviation.reference,
+                deviation.candidate,
+                deviation.reason,
+                deviation.malformed,
+            )
+    return worst
+
+
+def _compare_arrays(name: str, reference: Array, candidate: Array) -> Deviation:
+    if not is_floating(reference.dtype):
+        unequal = np.asarray(reference != candidate)
+        if not unequal.any():
+            return Deviation(name, str(reference.dtype), 0.0, 0.0)
+        reason = f"{int(unequal.sum())} of {reference.size} values differ"
+        return _at(name, reference, candidate, int(np.argmax(unequal)), math.inf, math.inf, reason)
+    wide = np.complex128 if reference.dtype.kind == "c" else np.float64
+    ours, theirs = reference.astype(wide), candidate.astype(wide)
+    misplaced = _misplaced(ours, theirs)
+    if misplaced.any():
+        reason = f"NaN or Inf in {int(misplaced.sum())} of {ours.size} other places"
+        return _at(name, reference, candidate, int(np.argmax(misplaced)), math.inf, math.inf, reason)
+    finite = np.isfinite(ours)
+    distance = np.abs(np.subtract(ours, theirs, out=np.zeros_like(ours), where=finite))
+    place = int(np.argmax(distance))
+    absolute = float(distance.reshape(-1)[place])
+    scale = float(np.abs(ours, where=finite, out=np.zeros(ours.shape)).max())
+    return _at(name, reference, candidate, place, absolute / scale if scale > 0 else absolute, absolute, None)
+
+
+def _misplaced(ours: Array, theirs: Array) -> Array:
+    """Where exactly one is NaN, or one is infinite and the other is not the same infinity."""
+    infinite = np.isinf(ours) | np.isinf(theirs)
+    nan = np.isnan(ours) | np.isnan(theirs)
+    return np.asarray((infinite & ~nan & (ours != theirs)) | (np.isnan(ours) != np.isnan(theirs)))
+
+
+def _at(
+    name: str,
+    reference: Array,
+    candidate: Array,
+    place: int,
+    relative: float,
+    absolute: float,
+    reason: str | None,
+) -> Deviation:
+    index = tuple(int(i) for i in np.unravel_index(place, reference.shape))
+    values = (_show(reference[index]), _show(candidate[index]))
+    return Deviation(name, str(reference.dtype), relative, absolute, index, *values, reason)
+
+
+def _unlike(name: str, reference: Any, reason: str) -> Deviation:
+    dtype = str(reference.dtype) if isinstance(reference, np.ndarray) else _form(reference)
+    return Deviation(name, dtype, math.inf, math.inf, reason=reason, malformed=True)
+
+
+def _form(value: Any) -> str:
+    if value is None:
+        return "an empty optional"
+    return "a sequence" if isinstance(value, list) else "a tensor"
+
+
+def _show(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else f"{value}"
+
+
+def is_floating(dtype: np.dtype[Any]) -> bool:
+    """Whether values of this type are rounded: floats (float8 and bfloat16 too) and complex numbers."""
+    return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+
+
+def arrays_of(outputs: Outputs) -> Iterator[Array]:
+    """Every array in the outputs, those inside sequences included."""
+    for value in outputs.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, np.ndarray):
+                yield item

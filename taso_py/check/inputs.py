@@ -1,0 +1,135 @@
+"""Seeded inputs that show differences: signed, large, tiny, zero, and integers that are legal indices."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from taso_py.backend.protocol import Feeds
+from taso_py.check.facts import InputSpec
+from taso_py.check.shapes import Assignment, dim_size
+from taso_py.errors import UsageError
+
+Fill = Literal["normal", "negative", "large", "tiny", "uniform", "zeros"]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# normal n ~ N(0,1); negative -|n|; large 10 n; tiny 0.001 n; uniform in [0,1). Time is spent in this order.
+FILLS: tuple[Fill, ...] = get_args(Fill)
+# Without a float or complex input these are three different draws.
+_DISCRETE_FILLS: tuple[Fill, ...] = ("normal", "uniform", "zeros")
+_WORDS = ("", "a", "superopt", "Ünïcode", "two words", "0")
+
+
+def fills_for(inputs: Sequence[InputSpec], overrides: Mapping[str, Any]) -> tuple[Fill, ...]:
+    """The fills that give different feeds for these inputs."""
+    free = [spec for spec in inputs if spec.name not in overrides]
+    if not free:
+        return ("normal",)
+    return FILLS if any(_is_continuous(spec) for spec in free) else _DISCRETE_FILLS
+
+
+def make_feeds(
+    inputs: Sequence[InputSpec],
+    assignment: Assignment,
+    fill: Fill = "normal",
+    *,
+    seed: int = 0,
+    overrides: Mapping[str, Any] | None = None,
+) -> Feeds:
+    """One value per input; the same arguments give the same values. ``overrides`` replace generated ones."""
+    given = overrides or {}
+    unknown = sorted(set(given) - {spec.name for spec in inputs})
+    if unknown:
+        known = ", ".join(spec.name for spec in inputs)
+        raise UsageError(f"--input {unknown[0]}: the model has no such input: use one of {known}")
+    return {
+        spec.name: _checked(spec, given[spec.name]) if spec.name in given else _value(spec, assignment, fill, seed)
+        for spec in inputs
+    }
+
+
+def override_shapes(overrides: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shapes that given arrays fix, as options for `resolve_shapes`."""
+    return {name: value.shape for name, value in overrides.items() if isinstance(value, np.ndarray)}
+
+
+def _value(spec: InputSpec, assignment: Assignment, fill: Fill, seed: int) -> Any:
+    shape = assignment.shapes[spec.name]
+    key = [seed, zlib.crc32(spec.name.encode()), FILLS.index(fill), *shape]
+    generator = np.random.default_rng(key)
+    bounds = [dim_size(bound, assignment.sizes) for bound in spec.bounds if _is_known(bound, assignment)]
+    bound = max(1, min(bounds)) if bounds else 2
+    count = 2 if "sequence" in spec.kind else 1
+    arrays = [_array(_dtype(spec), shape, fill, bound, generator) for _ in range(count)]
+    return arrays if "sequence" in spec.kind else arrays[0]
+
+
+def _array(
+    dtype: np.dtype[Any], shape: tuple[int, ...], fill: Fill, bound: int, generator: np.random.Generator
+) -> Array:
+    if dtype.kind == "O":
+        return np.resize(np.array(_WORDS, dtype=object), shape)
+    if dtype.kind == "b":
+        return np.zeros(shape, dtype) if fill == "zeros" else generator.integers(0, 2, shape).astype(dtype)
+    if _is_integer(dtype):
+        return np.zeros(shape, dtype) if fill == "zeros" else generator.integers(0, bound, shape).astype(dtype)
+    values = _floats(shape, fill, generator)
+    if dtype.kind == "c":
+        return (values + 1j * _floats(shape, fill, generator)).astype(dtype)
+    return values.astype(dtype)
+
+
+def _floats(shape: tuple[int, ...], fill: Fill, generator: np.random.Generator) -> Array:
+    match fill:
+        case "normal":
+            return generator.standard_normal(shape)
+        case "negative":
+            return -np.abs(generator.standard_normal(shape))
+        case "large":
+            return 10 * generator.standard_normal(shape)
+        case "tiny":
+            return 1e-3 * generator.standard_normal(shape)
+        case "uniform":
+            return generator.random(shape)
+        case "zeros":
+            return np.zeros(shape)
+
+
+def _dtype(spec: InputSpec) -> np.dtype[Any]:
+    import onnx
+
+    if spec.element == onnx.TensorProto.STRING:
+        return np.dtype(object)
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(spec.element))
+    except KeyError:
+        raise UsageError(f"input '{spec.name}' has the unknown element type {spec.element}") from None
+
+
+def _is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iu" or dtype.name in ("int4", "uint4", "int2", "uint2")
+
+
+def _is_continuous(spec: InputSpec) -> bool:
+    dtype = _dtype(spec)
+    return dtype.kind not in "Ob" and not _is_integer(dtype)
+
+
+def _is_known(bound: int | str, assignment: Assignment) -> bool:
+    return isinstance(bound, int) or bound in assignment.sizes
+
+
+def _checked(spec: InputSpec, value: Any) -> Any:
+    """The user's array in the input's element type; UsageError when that would change its values."""
+    if not isinstance(value, np.ndarray):
+        return value
+    wanted = _dtype(spec)
+    if value.dtype == wanted or (wanted.kind == "O" and value.dtype.kind in "US"):
+        return value
+    # .npy files hold extension types as raw bytes of the same width
+    if value.dtype.kind == "V" and value.dtype.itemsize == wanted.itemsize:
+        return value.view(wanted)
+    raise UsageError(f"--input {spec.name}: the array is {value.dtype}, the model expects {wanted}: convert it")

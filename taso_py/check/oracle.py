@@ -1,0 +1,210 @@
+"""The original model's side of every check: inputs, reference outputs and its own error, computed once.
+
+The oracle is ONNX Runtime's CPU provider at ORT_DISABLE_ALL: its optimizer is known to change values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import Feeds, ModelRef, Outputs
+from taso_py.check.compare import Deviation, arrays_of, compare_outputs
+from taso_py.check.facts import ModelFacts
+from taso_py.check.inputs import Fill, fills_for, make_feeds, override_shapes
+from taso_py.check.shapes import Assignment, Shape, resolve_shapes, second_sizes
+from taso_py.errors import ModelError, WorkerError
+
+ALWAYS = 2  # normal(0,1) and all negative at the first size are run however little time there is
+KEPT_BYTES = 512 * 1024 * 1024
+REFERENCE_FLOPS = 1e8
+REFERENCE_CASES = 2
+REFERENCE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Inputs, what the original makes of them, and how far its own optimised session is from that."""
+
+    label: str
+    feeds: Feeds
+    expected: Outputs
+    own: tuple[Deviation, ...]
+    reference: Outputs | None
+    """The float64 evaluation, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One case to come."""
+
+    fill: Fill
+    assignment: Assignment
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All cases of one original, and remarks on what was left out."""
+
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...]
+    unstable: frozenset[str]
+    """Outputs that differ between two runs of the original: only their form is compared."""
+
+    def own_error(self, output: str) -> float:
+        """The original's largest error with the optimizer on, over all cases; inf where NaN or Inf moved."""
+        return max((one.relative for case in self.cases for one in case.own if one.output == output), default=0.0)
+
+    def largest_own_error(self) -> float:
+        """`own_error` over all outputs that can be compared."""
+        names = {one.output for case in self.cases for one in case.own} - self.unstable
+        return max(map(self.own_error, names), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the work: a time.monotonic() value, a number of cases, FLOPs of one run (None: unknown)."""
+
+    deadline: float = float("inf")
+    max_cases: int = 64
+    flops: float | None = None
+
+
+class Oracle:
+    """Runs the original of a check in one worker."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        original: ModelRef,
+        facts: ModelFacts,
+        workloads: Sequence[Mapping[str, Shape]],
+        overrides: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        self.worker = worker
+        self.original = original
+        self.facts = facts
+        self.workloads = workloads
+        self.overrides = overrides
+        self.seed = seed
+        self.notes: list[str] = []
+        self.evaluable = True  # until the float64 evaluation fails once
+
+    def prepare(self, limits: Limits) -> Prepared:
+        """Run the original on every case that time and memory allow; ModelError when it cannot run."""
+        exact = self.worker.open(self.original, level="disable", ep="CPUExecutionProvider")
+        optimised = self._open_optimised()
+        try:
+            plans = self._plans(exact)[: max(ALWAYS, limits.max_cases)]
+            cases = self._run(plans, exact, optimised, limits)
+            unstable = self._unstable(cases[0]) if self.facts.random else frozenset()
+        finally:
+            self.worker.close(exact)
+            if optimised is not None:
+                self.worker.close(optimised)
+        return Prepared(tuple(cases), tuple(self.notes), unstable)
+
+    def _open_optimised(self) -> int | None:
+        try:
+            return self.worker.open(self.original, level="all", ep="CPUExecutionProvider")
+        except (ModelError, WorkerError) as error:
+            self.notes.append(f"the original does not load with the optimizer on ({error})")
+            return None
+
+    def _plans(self, exact: int) -> list[Plan]:
+        """First fills and sizes before the rest; the second sizes only if the original runs there."""
+        given = override_shapes(self.overrides)
+        sizes = [resolve_shapes(self.facts.inputs, {**options, **given}) for options in self.workloads or ({},)]
+        second = self._second(exact, sizes[0])
+        if second is not None:
+            sizes.insert(1, second)
+        fills = fills_for(self.facts.inputs, self.overrides)
+        order = [(fill, size) for size in sizes for fill in fills[:2]]
+        order += [(fill, size) for size in sizes for fill in fills[2:]]
+        return [Plan(fill, size, f"{fill} at {size.describe()}") for fill, size in order]
+
+    def _second(self, exact: int, first: Assignment) -> Assignment | None:
+        self._first_run(exact, first)
+        candidates = second_sizes(self.facts.inputs, first, tuple(self.overrides))
+        for candidate in candidates:
+            try:
+                self.worker.run(exact, self._feeds("normal", candidate))
+            except (ModelError, WorkerError):
+                continue
+            return candidate
+        if candidates:
+            self.notes.append("checked at one size only: the original does not run at others")
+        return None
+
+    def _first_run(self, exact: int, first: Assignment) -> None:
+        """A failure here is the model's (or the chosen shapes'), not a candidate's."""
+        try:
+            self.worker.run(exact, self._feeds("normal", first))
+        except ModelError as error:
+            raise ModelError(f"{error} (at {first.describe()}: choose others with --shape or --input)") from None
+        except WorkerError as error:
+            raise ModelError(f"{self.original.name}: ONNX Runtime fails on the original: {error}") from None
+
+    def _feeds(self, fill: Fill, assignment: Assignment) -> Feeds:
+        return make_feeds(self.facts.inputs, assignment, fill, seed=self.seed, overrides=self.overrides)
+
+    def _run(self, plans: Sequence[Plan], exact: int, optimised: int | None, limits: Limits) -> list[Case]:
+        cases: list[Case] = []
+        kept = 0
+        for number, plan in enumerate(plans):
+            begin = time.monotonic()
+            if number >= ALWAYS and (begin >= limits.deadline or kept > KEPT_BYTES):
+                why = "no time" if begin >= limits.deadline else "too much memory"
+                self.notes.append(f"{len(plans) - number} of {len(plans)} input sets left out: {why}")
+                break
+            try:
+                case = self._case(plan, exact, optimised, limits, with_reference=number < REFERENCE_CASES)
+            except (ModelError, WorkerError) as error:
+                self.notes.append(f"the original does not run on {plan.label} ({error})")
+                continue
+            cases.append(case)
+            kept += sum(array.nbytes for array in arrays_of({**case.feeds, **case.expected}))
+        return cases
+
+    def _case(self, plan: Plan, exact: int, optimised: int | None, limits: Limits, *, with_reference: bool) -> Case:
+        feeds = self._feeds(plan.fill, plan.assignment)
+        expected = self.worker.run(exact, feeds)
+        own: tuple[Deviation, ...] = ()
+        if optimised is not None:
+            try:
+                own = compare_outputs(expected, self.worker.run(optimised, feeds))
+            except (ModelError, WorkerError) as error:
+                self.notes.append(f"the original does not run with the optimizer on ({error})")
+        reference = self._reference(feeds, limits) if with_reference else None
+        return Case(plan.label, feeds, expected, own, reference)
+
+    def _reference(self, feeds: Feeds, limits: Limits) -> Outputs | None:
+        """The float64 evaluation of a small model; a model it cannot evaluate is a remark, not an error."""
+        left = limits.deadline - time.monotonic()
+        small = limits.flops is not None and limits.flops <= REFERENCE_FLOPS
+        if not small or left <= 0 or self.facts.random or not self.evaluable:
+            return None
+        try:
+            return self.worker.reference(self.original, feeds, timeout=min(REFERENCE_S, left / 4))
+        except (ModelError, WorkerError) as error:
+            self.evaluable = False
+            reason = str(error) if isinstance(error, ModelError) else "too slow"
+            self.notes.append(f"no float64 reference: {reason}")
+            return None
+
+    def _unstable(self, case: Case) -> frozenset[str]:
+        """Outputs that a second fresh session does not reproduce (random operators without a seed)."""
+        again = self.worker.open(self.original, level="disable", ep="CPUExecutionProvider")
+        try:
+            repeated = compare_outputs(case.expected, self.worker.run(again, case.feeds))
+        finally:
+            self.worker.close(again)
+        names = frozenset(one.output for one in repeated if one.relative > 0)
+        if names:
+            self.notes.append(f"random outputs, only their form is checked: {', '.join(sorted(names))}")
+        return names

@@ -1,0 +1,60 @@
+"""The verdict of a check, with everything a report or a reproduction needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from taso_py.backend.protocol import Feeds
+from taso_py.check.compare import Deviation
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One set of inputs, e.g. "negative at x=2,3": largest errors over the outputs at ORT_DISABLE_ALL."""
+
+    label: str
+    relative: float
+    absolute: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """Whether the candidate computes the original's function; ``reason`` is one line when it does not.
+
+    ``max_rel_error`` = max|y-y'| / max|y| over all cases and outputs at ORT_DISABLE_ALL; ``tolerance``
+    belongs to the output that came closest to its own; ``own_error`` is the original's distance between
+    ENABLE_ALL and DISABLE_ALL; ``reference_error`` the candidate's to a float64 evaluation (None: none).
+    """
+
+    passed: bool
+    reason: str | None
+    max_rel_error: float
+    max_abs_error: float
+    tolerance: float
+    own_error: float
+    reference_error: float | None
+    cases: tuple[CaseResult, ...]
+    worst: Deviation | None
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    elapsed_s: float
+    failing_case: str | None = None
+    failing_feeds: Feeds | None = field(default=None, repr=False, compare=False)
+
+
+def refused(reason: str) -> CheckReport:
+    """The report for models that cannot be compared at all."""
+    return CheckReport(
+        passed=False,
+        reason=reason,
+        max_rel_error=float("inf"),
+        max_abs_error=float("inf"),
+        tolerance=0.0,
+        own_error=0.0,
+        reference_error=None,
+        cases=(),
+        worst=None,
+        warnings=(),
+        notes=(),
+        elapsed_s=0.0,
+    )

@@ -1,0 +1,168 @@
+"""One concrete size for every symbolic dimension, and a second one for the check."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from taso_py.check.facts import Dim, InputSpec
+from taso_py.errors import UsageError
+
+Shape = tuple[int, ...]
+
+_ARITHMETIC = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.floordiv,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Sizes of all symbols, and with them the shape of every input (of each element, for a sequence)."""
+
+    sizes: Mapping[str, int]
+    shapes: Mapping[str, Shape]
+
+    def describe(self) -> str:
+        """E.g. "x=1,3,224,224; ids=1,128"."""
+        return "; ".join(f"{name}={','.join(map(str, shape))}" for name, shape in self.shapes.items())
+
+
+def resolve_shapes(inputs: Sequence[InputSpec], options: Mapping[str, Shape]) -> Assignment:
+    """Concrete shapes from options (an input's shape, or a 1-tuple for a symbol) and defaults.
+
+    Default: a symbolic first axis is 1, the last two axes of rank 4 are 224, others 128; the same symbol has
+    the same size everywhere. UsageError for an unknown name, a wrong rank, a fixed dimension contradicted.
+    """
+    specs = {spec.name: spec for spec in inputs}
+    symbols = dict.fromkeys(symbol for spec in inputs for symbol in _symbols(spec))
+    sizes: dict[str, int] = {}
+    shapes: dict[str, Shape] = {}
+    for name, shape in options.items():
+        if name in specs:
+            _bind_input(specs[name], shape, sizes)
+            shapes[name] = shape
+        elif name in symbols and len(shape) == 1:
+            _bind(name, shape[0], sizes, f"--shape {name}")
+        else:
+            known = ", ".join([*specs, *(symbol for symbol in symbols if "[" not in symbol)])
+            raise UsageError(f"--shape {name}: the model has no such input or symbol: use one of {known}")
+    for spec in inputs:
+        for axis, dim in enumerate(spec.dims or ()):
+            for symbol in _names(dim):
+                sizes.setdefault(symbol, _default(spec, axis) if symbol == dim else 128)
+    return Assignment(sizes, {spec.name: _shape(spec, sizes, shapes) for spec in inputs})
+
+
+def second_sizes(inputs: Sequence[InputSpec], first: Assignment, fixed: Sequence[str] = ()) -> tuple[Assignment, ...]:
+    """Other sizes to try, best first: all symbols changed, then only those of first axes.
+
+    Inputs named in ``fixed`` (given as arrays) keep their shapes. The caller takes the first assignment at
+    which the original model runs, or none.
+    """
+    kept = {symbol for spec in inputs if spec.name in fixed for symbol in _symbols(spec)}
+    free = [symbol for symbol in first.sizes if symbol not in kept]
+    batch = {spec.dims[0] for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
+    found: list[Assignment] = []
+    for changed in (free, [symbol for symbol in free if symbol in batch]):
+        sizes = {s: _other(size) if s in changed else size for s, size in first.sizes.items()}
+        given = {spec.name: first.shapes[spec.name] for spec in inputs if spec.dims is None}
+        shapes = {spec.name: _shape(spec, sizes, given) for spec in inputs}
+        candidate = Assignment(sizes, shapes)
+        if shapes != dict(first.shapes) and candidate not in found:
+            found.append(candidate)
+    return tuple(found)
+
+
+def dim_size(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The size of a dimension: a number, a symbol, or an expression such as "past + 1" over symbols."""
+    if isinstance(dim, int):
+        return dim
+    if dim in sizes:
+        return sizes[dim]
+    return _evaluate(ast.parse(dim, mode="eval").body, sizes)
+
+
+def _default(spec: InputSpec, axis: int) -> int:
+    if axis == 0:
+        return 1
+    return 224 if len(spec.dims or ()) == 4 and axis >= 2 else 128
+
+
+def _other(size: int) -> int:
+    """A second size that real networks accept too: multiples of 32 stay multiples of 32."""
+    if size <= 1:
+        return 2
+    if size > 32 and size % 32 == 0:
+        return size - 32
+    return size // 2 if size % 2 == 0 else size + 1
+
+
+def _shape(spec: InputSpec, sizes: Mapping[str, int], given: Mapping[str, Shape]) -> Shape:
+    if spec.dims is None:
+        return given.get(spec.name, (1,))
+    return tuple(dim_size(dim, sizes) for dim in spec.dims)
+
+
+def _bind_input(spec: InputSpec, shape: Shape, sizes: dict[str, int]) -> None:
+    if spec.dims is None:
+        return
+    if len(shape) != len(spec.dims):
+        raise UsageError(
+            f"--shape {spec.name}={_text(shape)}: the input has {len(spec.dims)} axes ({_text(spec.dims)})"
+        )
+    for axis, (dim, size) in enumerate(zip(spec.dims, shape, strict=True)):
+        if isinstance(dim, int) and dim != size:
+            raise UsageError(
+                f"--shape {spec.name}={_text(shape)}: axis {axis} is fixed to {dim} in the model: write {dim}"
+            )
+        if isinstance(dim, str) and _names(dim) == [dim]:
+            _bind(dim, size, sizes, f"--shape {spec.name}={_text(shape)}")
+
+
+def _bind(symbol: str, size: int, sizes: dict[str, int], option: str) -> None:
+    if sizes.setdefault(symbol, size) != size:
+        raise UsageError(f"{option}: symbol '{symbol}' is {size} here and {sizes[symbol]} elsewhere: choose one")
+
+
+def _symbols(spec: InputSpec) -> Iterator[str]:
+    for dim in spec.dims or ():
+        yield from _names(dim)
+
+
+def _names(dim: Dim) -> list[str]:
+    """The symbols of a dimension; exporters write expressions ("past_length + 1") where they know one."""
+    if isinstance(dim, int):
+        return []
+    try:
+        tree = ast.parse(dim, mode="eval").body
+    except SyntaxError:
+        return [dim]
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return names if isinstance(tree, ast.BinOp) and _is_arithmetic(tree) else [dim]
+
+
+def _is_arithmetic(tree: ast.expr) -> bool:
+    if isinstance(tree, ast.BinOp):
+        return type(tree.op) in _ARITHMETIC and _is_arithmetic(tree.left) and _is_arithmetic(tree.right)
+    return isinstance(tree, ast.Name) or (isinstance(tree, ast.Constant) and isinstance(tree.value, int))
+
+
+def _evaluate(tree: ast.expr, sizes: Mapping[str, int]) -> int:
+    match tree:
+        case ast.BinOp(left, op, right):
+            return int(_ARITHMETIC[type(op)](_evaluate(left, sizes), _evaluate(right, sizes)))
+        case ast.Name(name):
+            return sizes[name]
+        case ast.Constant(int(value)):
+            return value
+    raise UsageError(f"dimension '{ast.unparse(tree)}' cannot be evaluated: give the input's --shape")
+
+
+def _text(dims: Sequence[Dim]) -> str:
+    return ",".join(map(str, dims))

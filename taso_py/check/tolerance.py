@@ -1,0 +1,66 @@
+"""How large an error is still rounding.
+
+float32: max(1e-4, 4 × the original's own error), capped at 1e-2, where its own error is the distance between
+its outputs with ONNX Runtime's optimizer on and off: what its user has accepted already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+OWN_FACTOR = 4.0
+
+# TF32 keeps 10 explicit bits of the mantissa: each factor of a product is off by up to 2^-11 = 4.9e-4, and
+# errors partly cancel in a sum but add up over layers: ten times that.
+TF32_TOLERANCE = 5e-3
+TF32_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """``base`` applies always; the original's own error raises it up to ``cap``."""
+
+    base: float
+    cap: float
+
+    def allow(self, own_error: float) -> float:
+        """max(base, min(cap, 4 × own_error)); the base alone where own_error is inf (NaN or Inf moved)."""
+        return max(self.base, min(self.cap, OWN_FACTOR * own_error)) if isfinite(own_error) else self.base
+
+
+FLOAT32 = Tolerance(1e-4, 1e-2)
+# A few units in the last place (2^-10, 2^-7), as float32's 1e-4 is not: these formats leave no more room.
+_BY_DTYPE = {
+    "float32": FLOAT32,
+    "complex64": FLOAT32,
+    "float16": Tolerance(4e-3, 5e-2),
+    "bfloat16": Tolerance(3.2e-2, 1e-1),
+}
+_FLOAT64 = Tolerance(1e-9, 1e-2)
+_FLOAT8 = Tolerance(0.125, 0.25)
+_EXACT = Tolerance(0.0, 0.0)
+
+
+def tolerance_for(dtype: str, *, low_precision: bool = True) -> Tolerance:
+    """The tolerance of an element type; ``low_precision``: narrower floats occur inside the model."""
+    if dtype in ("float64", "complex128"):
+        return FLOAT32 if low_precision else _FLOAT64
+    if dtype.startswith(("float8", "float4")):
+        return _FLOAT8
+    return _BY_DTYPE.get(dtype, _EXACT)
+
+
+def uses_tf32(ep: str, ep_options: tuple[tuple[str, str], ...]) -> bool:
+    """Whether this provider multiplies float32 matrices in TF32 (the default; ``use_tf32=0`` stops it)."""
+    return ep in TF32_PROVIDERS and dict(ep_options).get("use_tf32", "1") not in ("0", "False", "false")
+
+
+def deployed_tolerance(
+    dtype: str, ep: str, ep_options: tuple[tuple[str, str], ...], *, low_precision: bool = True
+) -> Tolerance:
+    """`tolerance_for`, widened for float32 on providers that compute in TF32."""
+    plain = tolerance_for(dtype, low_precision=low_precision)
+    if plain is FLOAT32 and uses_tf32(ep, ep_options):
+        return Tolerance(max(plain.base, TF32_TOLERANCE), max(plain.cap, OWN_FACTOR * TF32_TOLERANCE))
+    return plain

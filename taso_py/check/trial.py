@@ -1,0 +1,198 @@
+"""One candidate on its way to a verdict: at ORT_DISABLE_ALL, against float64, and as it will be deployed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import CPU, ModelRef, Outputs, WorkerConfig
+from taso_py.check.compare import Deviation, compare_outputs, compare_values, is_floating
+from taso_py.check.facts import ModelFacts
+from taso_py.check.oracle import ALWAYS, Case, Prepared
+from taso_py.check.report import CaseResult, CheckReport
+from taso_py.check.tolerance import OWN_FACTOR, deployed_tolerance, tolerance_for
+from taso_py.errors import ModelError, WorkerError
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """Collects what the candidate does; the first failure is the verdict's reason."""
+
+    candidate: ModelRef
+    original: ModelRef
+    prepared: Prepared
+    facts: ModelFacts
+    config: WorkerConfig
+    oracle: Worker
+    worker: Worker
+    """Runs sessions as deployed; may be the oracle's worker."""
+    deadline: float
+    first_failure: bool
+    reason: str | None = None
+    failing: Case | None = None
+    worst: tuple[float, float, Deviation] | None = None  # error / tolerance, tolerance, deviation
+    reference_error: float | None = None
+    cases: list[CaseResult] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def at_oracle(self) -> None:
+        """Both models at ORT_DISABLE_ALL on the CPU; small ones against the float64 evaluation too."""
+        try:
+            handle = self.oracle.open(self.candidate, level="disable", ep=CPU)
+        except (ModelError, WorkerError) as error:
+            self._fail(str(error), None)
+            return
+        for case in self._affordable():
+            try:
+                outputs = self.oracle.run(handle, case.feeds)
+            except (ModelError, WorkerError) as error:
+                self._fail(f"{error} (inputs: {case.label})", case)
+                break
+            self._judge(case, compare_outputs(case.expected, outputs))
+            if case.reference is not None:
+                self._judge_against_float64(case, case.reference, outputs)
+            if self.reason is not None and self.first_failure:
+                break
+        self.oracle.close(handle)
+
+    def as_deployed(self) -> None:
+        """The candidate at the chosen provider and level; what the original shows as well is a warning."""
+        try:
+            handle = self.worker.open(self.candidate)
+        except (ModelError, WorkerError) as error:
+            self._ask_original_to_load(error)
+            return
+        doubtful: list[tuple[Case, Deviation | str]] = []
+        for case in self._affordable():
+            try:
+                outputs = self.worker.run(handle, case.feeds)
+            except (ModelError, WorkerError) as error:
+                doubtful.append((case, str(error)))
+                break
+            found = self._stable(compare_outputs(case.expected, outputs))
+            doubtful += [(case, one) for one in found if one.relative > self._deployed_limit(one)]
+        self.worker.close(handle)
+        if doubtful:
+            self._ask_original(doubtful)
+
+    def report(self, elapsed_s: float) -> CheckReport:
+        """The verdict so far."""
+        none = 0.0 if self.reason is None else math.inf
+        _, tolerance, deviation = self.worst or (0.0, 0.0, None)
+        return CheckReport(
+            passed=self.reason is None,
+            reason=self.reason,
+            max_rel_error=max((case.relative for case in self.cases), default=none),
+            max_abs_error=max((case.absolute for case in self.cases), default=none),
+            tolerance=tolerance,
+            own_error=self.prepared.largest_own_error(),
+            reference_error=self.reference_error,
+            cases=tuple(self.cases),
+            worst=deviation,
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            notes=(*self.prepared.notes, *dict.fromkeys(self.notes)),
+            elapsed_s=elapsed_s,
+            failing_case=None if self.failing is None else self.failing.label,
+            failing_feeds=None if self.failing is None else self.failing.feeds,
+        )
+
+    def _affordable(self) -> Iterator[Case]:
+        """The cases; after the deadline only the first two."""
+        for number, case in enumerate(self.prepared.cases):
+            if number >= ALWAYS and time.monotonic() >= self.deadline:
+                self.notes.append(f"candidate compared on {number} of {len(self.prepared.cases)} input sets")
+                return
+            yield case
+
+    def _stable(self, found: Sequence[Deviation]) -> list[Deviation]:
+        """Without the values (not the form) of outputs that are random in the original."""
+        return [one for one in found if one.output not in self.prepared.unstable or one.malformed]
+
+    def _judge(self, case: Case, found: Sequence[Deviation]) -> None:
+        stable = self._stable(found)
+        largest = max((one.relative for one in stable), default=0.0)
+        self.cases.append(CaseResult(case.label, largest, max((one.absolute for one in stable), default=0.0)))
+        for one in stable:
+            tolerance = self._tolerance(one)
+            share = one.relative / tolerance if tolerance > 0 else (math.inf if one.relative > 0 else 0.0)
+            if self.worst is None or share > self.worst[0]:
+                self.worst = (share, tolerance, one)
+            if one.relative > tolerance:
+                self._fail(f"{one.describe()}, allowed {tolerance:.2g} (inputs: {case.label})", case)
+
+    def _judge_against_float64(self, case: Case, reference: Outputs, outputs: Outputs) -> None:
+        """The candidate may not be farther from float64 than the tolerance, where the original is not."""
+        for name, exact in reference.items():
+            if name in self.prepared.unstable or not isinstance(exact, np.ndarray):
+                continue
+            ours, theirs = case.expected.get(name), outputs.get(name)
+            if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
+                continue
+            if not is_floating(exact.dtype) or not is_floating(ours.dtype) or theirs.dtype != ours.dtype:
+                continue
+            tolerance = self._tolerance(compare_values(name, ours, theirs))
+            if compare_values(name, exact, ours.astype(exact.dtype)).relative > tolerance:
+                self.notes.append(f"output '{name}': float64 evaluation not used, the original is far from it")
+                continue
+            distance = compare_values(name, exact, theirs.astype(exact.dtype))
+            self.reference_error = max(self.reference_error or 0.0, distance.relative)
+            if distance.relative > tolerance:
+                text = f"{distance.describe()} against a float64 evaluation, allowed {tolerance:.2g}"
+                self._fail(f"{text} (inputs: {case.label})", case)
+
+    def _tolerance(self, one: Deviation) -> float:
+        allowed = tolerance_for(one.dtype, low_precision=self.facts.low_precision)
+        return allowed.allow(self.prepared.own_error(one.output))
+
+    def _deployed_limit(self, one: Deviation) -> float:
+        allowed = deployed_tolerance(
+            one.dtype, self.config.ep, self.config.ep_options, low_precision=self.facts.low_precision
+        )
+        return allowed.allow(self.prepared.own_error(one.output))
+
+    def _ask_original_to_load(self, error: Exception) -> None:
+        try:
+            self.worker.close(self.worker.open(self.original))
+        except (ModelError, WorkerError):
+            self.warnings.append(f"as deployed, neither model loads: {error}")
+        else:
+            self._fail(f"as deployed: {error}", None)
+
+    def _ask_original(self, doubtful: Sequence[tuple[Case, Deviation | str]]) -> None:
+        """Run the original as deployed on the doubtful cases: its own deviation excuses the candidate's."""
+        try:
+            handle = self.worker.open(self.original)
+        except (ModelError, WorkerError) as error:
+            self.warnings.append(f"as deployed, the original does not load: {error}")
+            return
+        for case, ours in doubtful:
+            try:
+                outputs = self.worker.run(handle, case.feeds)
+            except (ModelError, WorkerError) as error:
+                self.warnings.append(f"as deployed, the original does not run on {case.label}: {error}")
+                continue
+            if isinstance(ours, str):
+                self._fail(f"as deployed: {ours} (inputs: {case.label})", case)
+                continue
+            own = next(one for one in compare_outputs(case.expected, outputs) if one.output == ours.output)
+            limit = self._deployed_limit(ours)
+            if own.relative > limit and ours.relative <= OWN_FACTOR * own.relative:
+                self.warnings.append(
+                    f"as deployed, {ours.describe()} (inputs: {case.label}); so does the original "
+                    f"({own.relative:.2g}): ONNX Runtime's optimizer or provider changes this model"
+                )
+            else:
+                text = f"as deployed, {ours.describe()}, allowed {limit:.2g}"
+                self._fail(f"{text}, original {own.relative:.2g} (inputs: {case.label})", case)
+        self.worker.close(handle)
+
+    def _fail(self, reason: str, case: Case | None) -> None:
+        if self.reason is None:
+            self.reason = reason
+            self.failing = case

@@ -1,0 +1,119 @@
+"""From whatever a command ends with to one exit code and at most one line on stderr."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+
+import click
+
+from taso_py.errors import OutputError, SuperoptError, UsageError
+
+INTERNAL = SuperoptError.exit_code
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+
+# \b keeps click from rewrapping the table.
+EXIT_CODES = """\b
+Exit codes:
+  0    done, improved or not
+  1    mismatch (check, --strict)
+  2    usage
+  3    MODEL missing, unreadable or not runnable
+  4    output cannot be written
+  5    ONNX Runtime or execution provider missing
+  6    --min-speedup not reached (the model is still written)
+  70   internal error
+  130  second Ctrl-C
+"""
+
+
+def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
+    """Run `command`; the exit code of the table above."""
+    logger = logging.getLogger("taso_py")
+    if not any(isinstance(handler, _LogLines) for handler in logger.handlers):
+        logger.addHandler(_LogLines())
+    if not sys.warnoptions:  # a library's deprecation warning is not the user's business
+        warnings.simplefilter("ignore")
+    try:
+        _invoke(command, arguments)
+        return 0
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.exceptions.NoArgsIsHelpError as request:
+        click.echo(request.format_message(), err=True)
+        return UsageError.exit_code
+    except click.ClickException as error:
+        return _fail(error.format_message(), UsageError.exit_code)
+    except SuperoptError as error:
+        internal = type(error).exit_code == INTERNAL
+        return _crash(error) if internal else _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        _discard_stdout()
+        return CLOSED_PIPE
+    except Exception as error:  # noqa: BLE001 - the promise of one line holds for our own bugs too
+        return _crash(error)
+
+
+def _invoke(command: click.Group, arguments: list[str] | None) -> None:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with command.make_context("superopt", list(arguments)) as context:
+        command.invoke(context)
+
+
+def emit(text: str) -> None:
+    """Print a result on stdout; raises OutputError where that fails for another reason than a closed pipe."""
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_stdout()
+        reason = (error.strerror or "unknown reason").lower()
+        raise OutputError(f"cannot write to stdout: {reason} (redirect it elsewhere)") from error
+
+
+def _discard_stdout() -> None:
+    """Let the interpreter's own flush at exit go nowhere instead of failing again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _LogLines(logging.Handler):
+    """What the library logs, warnings and worse, as one line each on whatever stderr is at that moment."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())
+        click.echo(f"superopt: {record.levelname.lower()}: {text}", err=True)
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"superopt: error: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _crash(error: BaseException) -> int:
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    try:
+        where = f"details in {_save_traceback(error)}"
+    except OSError:
+        where = "and the details could not be saved"
+    return _fail(f"internal error: {what} ({where}; please report it)", INTERNAL)
+
+
+def _save_traceback(error: BaseException) -> Path:
+    handle, name = tempfile.mkstemp(prefix="superopt-error-", suffix=".log")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(f"arguments: {sys.argv[1:]}\n")
+        file.writelines(traceback.format_exception(error))
+    return Path(name)

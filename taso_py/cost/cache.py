@@ -1,0 +1,280 @@
+"""Measured region times on disk, shared by all runs of a user: key -> `Measurement`, in one SQLite file.
+
+Several processes may use it at once. A damaged file is moved aside and a place that cannot be written is
+replaced by memory, each with one warning: a cache never stops an optimisation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from taso_py.errors import OutputError, UsageError
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = 1
+_BUSY_S = 30.0
+_CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
+_UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
+_TABLE = """CREATE TABLE IF NOT EXISTS regions (
+    key TEXT PRIMARY KEY, seconds REAL NOT NULL, noise REAL NOT NULL, samples INTEGER NOT NULL,
+    created REAL NOT NULL, ort_version TEXT NOT NULL) WITHOUT ROWID"""
+_SELECT = "SELECT key, seconds, noise, samples, created, ort_version FROM regions "
+_INSERT = "INSERT OR REPLACE INTO regions (key, seconds, noise, samples, created, ort_version) VALUES (?,?,?,?,?,?)"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measured region: median and noise in seconds, timed rounds, ONNX Runtime, when (Unix time)."""
+
+    seconds: float
+    noise: float
+    samples: int
+    ort_version: str
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What ``superopt cache show`` prints; ``path`` None means memory."""
+
+    path: Path | None
+    entries: int
+    size_bytes: int
+    oldest: float | None
+    newest: float | None
+    ort_versions: Mapping[str, int]
+
+
+def cache_path() -> Path:
+    """``$SUPEROPT_CACHE``, else ``$XDG_CACHE_HOME/superopt/regions.sqlite``, else the same below ~/.cache."""
+    chosen = os.environ.get("SUPEROPT_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # the XDG specification: relative paths are ignored
+        base = Path("~/.cache").expanduser()
+    return base / "superopt" / "regions.sqlite"
+
+
+class Cache:
+    """The cache at ``path`` (default: `cache_path`); a context manager. Use one per process and thread."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path: Path | None = None
+        self._connection: sqlite3.Connection
+        self._open(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Measurement]:
+        """The measurements known among ``keys``."""
+        wanted = list(dict.fromkeys(keys))
+        return self._guarded(lambda: self._select(wanted))
+
+    def put_many(self, measurements: Mapping[str, Measurement]) -> None:
+        """Store measurements, replacing those with the same key, in one transaction."""
+        rows = [
+            (key, one.seconds, one.noise, one.samples, one.created, one.ort_version)
+            for key, one in measurements.items()
+        ]
+        self._guarded(lambda: self._insert(rows))
+
+    def show(self) -> CacheStats:
+        """Number of entries, size on disk, age and ONNX Runtime versions."""
+        return self._guarded(self._stats)
+
+    def clear(self) -> int:
+        """Forget everything; the number of entries forgotten."""
+        return self._guarded(self._delete)
+
+    def export(self, path: Path) -> int:
+        """Write all entries as JSON lines, sorted by key; the number written. Raises OutputError."""
+        rows = self._guarded(self._all)
+        try:
+            with path.open("w", encoding="utf-8") as file:
+                for key, one in rows:
+                    file.write(json.dumps({"key": key, **asdict(one)}) + "\n")
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}: choose another file") from error
+        return len(rows)
+
+    def import_(self, path: Path) -> int:
+        """Add the entries of an exported file, none if a line is not one (UsageError); the number read."""
+        found = {}
+        try:
+            with path.open(encoding="utf-8") as file:
+                for number, line in enumerate(file, 1):
+                    key, one = _parse(line, f"{path}:{number}")
+                    found[key] = one
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise UsageError(f"{path}: {reason}: give a file written by `superopt cache export`") from error
+        self.put_many(found)
+        return len(found)
+
+    def _open(self, path: Path | None) -> None:
+        """Connect to the file; move a damaged one aside and try once more; else fall back to memory."""
+        target: Path | None = None
+        try:
+            target = path or cache_path()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._connection = _connect(target)
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                _move_aside(target)
+                self._connection = _connect(target)
+            self.path = target
+        except (OSError, RuntimeError, sqlite3.Error) as error:  # RuntimeError: no home directory
+            self._connection = _connect(None)
+            logger.warning(_UNUSABLE, target, error)
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        """Do the work; when the file is damaged or cannot be written, again on a new file or in memory."""
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if self.path is None:
+                raise
+            path, old = self.path, self._connection
+            if _is_damage(error):
+                old.close()
+                _move_aside(path)
+                self._open(path)
+            else:
+                self.path, self._connection = None, _connect(None)
+                with contextlib.closing(old), contextlib.suppress(sqlite3.Error):
+                    old.backup(self._connection)  # what was readable stays known
+                logger.warning(_UNUSABLE, path, error)
+            return work()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Take the write lock at once: a transaction upgraded later fails instead of waiting for its turn."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _select(self, keys: list[str]) -> dict[str, Measurement]:
+        found: dict[str, Measurement] = {}
+        for start in range(0, len(keys), _CHUNK):
+            part = keys[start : start + _CHUNK]
+            marks = ",".join("?" * len(part))
+            found.update(map(_entry, self._connection.execute(f"{_SELECT} WHERE key IN ({marks})", part)))
+        return found
+
+    def _insert(self, rows: list[tuple[str, float, float, int, float, str]]) -> None:
+        with self._transaction() as connection:
+            connection.executemany(_INSERT, rows)
+
+    def _all(self) -> list[tuple[str, Measurement]]:
+        return list(map(_entry, self._connection.execute(f"{_SELECT} ORDER BY key")))
+
+    def _delete(self) -> int:
+        with self._transaction() as connection:
+            return connection.execute("DELETE FROM regions").rowcount
+
+    def _stats(self) -> CacheStats:
+        count, oldest, newest = self._connection.execute(
+            "SELECT COUNT(*), MIN(created), MAX(created) FROM regions"
+        ).fetchone()
+        versions = self._connection.execute("SELECT ort_version, COUNT(*) FROM regions GROUP BY 1 ORDER BY 1")
+        size = self.path.stat().st_size if self.path is not None and self.path.exists() else 0
+        return CacheStats(self.path, count, size, oldest, newest, dict(versions.fetchall()))
+
+
+def _connect(path: Path | None) -> sqlite3.Connection:
+    """A connection with the table in place; transactions are ours (isolation_level None)."""
+    name = ":memory:" if path is None else str(path)
+    connection = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA):
+            raise sqlite3.OperationalError(f"written by another version of superopt (schema {version})")
+        # An existing table is not written to: several processes may start at once, and one may only read.
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'regions'").fetchone():
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _move_aside(path: Path) -> None:
+    """Rename a damaged file, unless another process has put a sound one in its place meanwhile."""
+    try:
+        _connect(path).close()
+    except sqlite3.DatabaseError as error:
+        if not _is_damage(error):
+            raise
+    else:
+        if _is_sound(path):
+            return
+    aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+    path.replace(aside)
+    path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+    logger.warning("cache %s was damaged: moved to %s, a new one is started", path, aside.name)
+
+
+def _is_sound(path: Path) -> bool:
+    connection = sqlite3.connect(str(path), timeout=_BUSY_S)
+    try:
+        return bool(connection.execute("PRAGMA quick_check").fetchone()[0] == "ok")
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        connection.close()
+
+
+def _entry(row: tuple[str, float, float, int, float, str]) -> tuple[str, Measurement]:
+    key, seconds, noise, samples, created, ort_version = row
+    return key, Measurement(seconds, noise, samples, ort_version, created)
+
+
+def _parse(line: str, place: str) -> tuple[str, Measurement]:
+    try:
+        fields = json.loads(line)
+        one = Measurement(
+            float(fields["seconds"]),
+            float(fields["noise"]),
+            int(fields["samples"]),
+            str(fields["ort_version"]),
+            float(fields["created"]),
+        )
+        return str(fields["key"]), one
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{place}: not a cache entry: give a file of `superopt cache export`") from error

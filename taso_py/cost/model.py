@@ -1,0 +1,47 @@
+"""What a cost model answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from taso_py.cost.roofline import Roofline
+from taso_py.graph.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds that a table takes more than the one before it; ``slower`` holds the changed ids of regions that lost."""
+
+    seconds: float
+    measured: bool
+    slower: frozenset[int] = frozenset()
+
+
+class CostModel(Protocol):
+    """Prices the step from one table to another."""
+
+    def difference(self, before: Model, after: Model) -> Estimate:
+        """Seconds gained (negative) or lost (positive)."""
+        ...
+
+
+@dataclass(slots=True)
+class RooflineCost:
+    """The roofline alone: reproducible, needs no ONNX Runtime."""
+
+    roofline: Roofline
+
+    def difference(self, before: Model, after: Model) -> Estimate:
+        return Estimate(self.roofline.difference(before, after), measured=False)
+
+
+@dataclass(slots=True)
+class FlopsCost:
+    """Scalar operations instead of time, as seconds at the roofline's rate: for ``--objective flops``."""
+
+    roofline: Roofline
+
+    def difference(self, before: Model, after: Model) -> Estimate:
+        operations = self.roofline.operations_difference(before, after)
+        return Estimate(operations / self.roofline.machine.operations, measured=False)

@@ -1,0 +1,148 @@
+"""What a rewrite changed, cut into regions that can be timed on their own.
+
+A region is a connected piece of what differs between two tables, with one unchanged neighbour of context on each
+side, because ONNX Runtime fuses across the border and its blocked layout spans it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from taso_py.graph.model import Model, Node, Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A few nodes of one table: enough to build a stand-alone model."""
+
+    nodes: tuple[tuple[int, Node], ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def key(self, model: Model) -> str:
+        """Text that is equal for alike fragments: operators, wiring and types, without names and values."""
+        number: dict[int, str] = {}
+        lines = []
+        for i in self.inputs:
+            number[i] = f"i{len(number)}"
+            lines.append(f"{number[i]}:{model.type(i)}")
+        for value, node in self.nodes:
+            operands = ",".join(self._operand(model, i, number) for i in node.inputs)
+            number[value] = f"v{len(number)}"
+            lines.append(f"{number[value]}={node.operator}({operands})")
+        lines.append("->" + ",".join(number[o] for o in self.outputs))
+        return ";".join(lines)
+
+    def _operand(self, model: Model, value: int | None, number: dict[int, str]) -> str:
+        if value is None:
+            return "_"
+        if value in model.values.constant:
+            # which constant it is matters only as far as sharing goes
+            return number.setdefault(value, f"c{len(number)}:{model.type(value)}")
+        return number[value]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The same place before and after a rewrite."""
+
+    before: Fragment
+    after: Fragment
+
+
+def regions(before: Model, after: Model) -> list[Region]:
+    """The changed places, each with its context; empty where only constants changed."""
+    gone = {v: n for v, n in before.nodes.items() if after.nodes.get(v) is not n}
+    new = {v: n for v, n in after.nodes.items() if before.nodes.get(v) is not n}
+    constant = before.values.constant
+    gone = {v: n for v, n in gone.items() if v not in constant and not isinstance(n.operator, Opaque)}
+    new = {v: n for v, n in new.items() if v not in constant and not isinstance(n.operator, Opaque)}
+    users_before, users_after = before.users(), after.users()
+    found = []
+    for piece in _pieces(gone, new):
+        context = _context(before, after, piece, users_before, users_after)
+        found.append(
+            Region(
+                _fragment(before, (piece & gone.keys()) | context, users_before),
+                _fragment(after, (piece & new.keys()) | context, users_after),
+            )
+        )
+    return found
+
+
+def _pieces(gone: dict[int, Node], new: dict[int, Node]) -> list[set[int]]:
+    """Connected components of the changed ids, linked by edges and by shared inputs of changed nodes."""
+    parent: dict[int, int] = {}
+
+    def find(v: int) -> int:
+        while parent.setdefault(v, v) != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    changed = [*gone.items(), *new.items()]
+    for value, node in changed:
+        find(value)
+        for i in node.inputs:
+            if i is not None and (i in gone or i in new):
+                parent[find(value)] = find(i)
+    groups: dict[int, set[int]] = {}
+    for value, _ in changed:
+        groups.setdefault(find(value), set()).add(value)
+    return list(groups.values())
+
+
+def _context(
+    before: Model,
+    after: Model,
+    piece: set[int],
+    users_before: dict[int, list[int]],
+    users_after: dict[int, list[int]],
+) -> set[int]:
+    """Unchanged neighbours: producers of what the piece reads, users of what it makes."""
+    context: set[int] = set()
+    for model, users in ((before, users_before), (after, users_after)):
+        for value in piece:
+            node = model.nodes.get(value)
+            if node is None:
+                continue
+            context.update(i for i in node.inputs if i is not None)
+            context.update(users.get(value, ()))
+    return {
+        v
+        for v in context - piece
+        if v in before.nodes
+        and before.nodes[v] is after.nodes.get(v)
+        and v not in before.values.constant
+        and not isinstance(before.nodes[v].operator, Opaque)
+    }
+
+
+def _fragment(model: Model, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
+    inside = set(chosen)
+    nodes = tuple((v, n) for v, n in _ordered(model, inside))
+    inputs = dict.fromkeys(
+        i for _, n in nodes for i in n.inputs if i is not None and i not in inside and i not in model.values.constant
+    )
+    roots = set(model.roots)
+    outputs = tuple(v for v, _ in nodes if v in roots or not users.get(v) or any(u not in inside for u in users[v]))
+    return Fragment(nodes, tuple(inputs), outputs)
+
+
+def _ordered(model: Model, inside: set[int]) -> list[tuple[int, Node]]:
+    """The chosen nodes, each after those of its inputs that are chosen."""
+    done: dict[int, Node] = {}
+    for start in sorted(inside):
+        stack = [(start, False)]
+        while stack:
+            value, ready = stack.pop()
+            if value in done:
+                continue
+            node = model.nodes[value]
+            if ready:
+                done[value] = node
+            else:
+                stack.append((value, True))
+                stack.extend((i, False) for i in node.inputs if i is not None and i in inside and i not in done)
+    return list(done.items())

@@ -1,0 +1,60 @@
+"""The whole exception tree: every error a caller can meet, with its exit code.
+
+A message is one line and names the thing, the value, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class SuperoptError(Exception):
+    """Base of every error raised on purpose; ``exit_code`` is what the command line returns."""
+
+    exit_code = 70
+
+
+class MismatchError(SuperoptError):
+    """Two models that should compute the same function do not."""
+
+    exit_code = 1
+
+
+class UsageError(SuperoptError):
+    """An option, argument or input file of the user's contradicts itself or the model."""
+
+    exit_code = 2
+
+
+class RuleError(UsageError):
+    """A rule file cannot be read; the message starts with ``file:line:column``."""
+
+
+class ModelError(SuperoptError):
+    """MODEL is missing, unreadable, not an ONNX model, or ONNX Runtime cannot run it."""
+
+    exit_code = 3
+
+
+class OutputError(SuperoptError):
+    """An output file cannot be written."""
+
+    exit_code = 4
+
+
+class RuntimeMissingError(SuperoptError):
+    """ONNX Runtime, or the execution provider asked for, is not installed."""
+
+    exit_code = 5
+
+
+class SpeedupNotReachedError(SuperoptError):
+    """The result is written, but ``--min-speedup`` was not reached."""
+
+    exit_code = 6
+
+
+class TypingError(SuperoptError):
+    """An operator cannot be applied to these operands and attributes."""
+
+
+class WorkerError(SuperoptError):
+    """A worker process died or answered with an error that is not the model's fault."""

@@ -1,0 +1,153 @@
+"""Writing files so that a reader never sees half of one: stage beside the target, flush, replace.
+
+Everything is first written under its final name into a hidden directory next to the target. Only complete,
+flushed files are moved out of it, companions (external data) first and the target last; whatever goes wrong
+before that leaves the target's directory as it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taso_py.errors import ModelError, OutputError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_HINTS = {
+    errno.ENOENT: "create its directory first",
+    errno.ENOTDIR: "name a file in an existing directory",
+    errno.ENOSPC: "free some space or choose another disk",
+    errno.EDQUOT: "free some space or choose another disk",
+    errno.EFBIG: "raise the file-size limit, ulimit -f",
+    errno.EACCES: "choose a directory that you may write to",
+    errno.EPERM: "choose a directory that you may write to",
+    errno.EROFS: "choose a directory that you may write to",
+}
+
+
+def check_target(target: Path, *, sources: Iterable[Path] = (), force: bool = False) -> None:
+    """Raise OutputError unless `target` can be written without harming `sources` or another existing file."""
+    _require_harmless(target, tuple(sources), force)
+    with _staging(target):
+        pass
+
+
+def write_text(target: Path, text: str, *, sources: Iterable[Path] = (), force: bool = False) -> None:
+    """Write `text` to `target` atomically, as UTF-8."""
+    write_atomically(target, lambda folder: _write_text(folder / target.name, text), sources=sources, force=force)
+
+
+def write_atomically(
+    target: Path, write: Callable[[Path], None], *, sources: Iterable[Path] = (), force: bool = False
+) -> None:
+    """Publish the files that ``write(folder)`` leaves in `folder`; one of them is called `target.name`.
+
+    `sources` are files that must survive: the model being optimised and its external data. Any exception, an
+    interrupt included, removes what was staged. Raises OutputError with the operating system's reason.
+    """
+    protected = tuple(sources)
+    _require_harmless(target, protected, force)
+    with _staging(target) as folder:
+        write(folder)
+        staged = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        companions = [path for path in staged if path != folder / target.name]
+        for path in companions:
+            _require_harmless(target.parent / path.relative_to(folder), protected, force, owner=target)
+        for path in staged:
+            _flush(path)
+        for path in [*companions, folder / target.name]:
+            final = target.parent / path.relative_to(folder)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(final)
+        # The files are in place: a filesystem that cannot flush directories does not make them unwritten.
+        with suppress(OSError):
+            _flush(target.parent)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owner: Path | None = None) -> None:
+    name = str(target) if owner is None else f"{target}, which holds the weights of {owner},"
+    if not os.path.lexists(target):
+        return
+    if any(_same_file(target, source) for source in sources):
+        raise OutputError(f"{name} would overwrite the model being read: choose another output name")
+    mode = target.lstat().st_mode
+    if stat.S_ISDIR(mode) or target.is_dir():
+        raise OutputError(f"{name} is a directory: name a file in it")
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) or (target.exists() and not target.is_file()):
+        raise OutputError(f"{name} is not a regular file: choose another output name")
+    if not force:
+        raise OutputError(f"{name} exists already: use --force to overwrite it, or choose another name")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent))
+        yield folder
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {_reason(error)}") from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reason(error: OSError) -> str:
+    text = error.strerror or type(error).__name__
+    hint = _HINTS.get(error.errno or 0)
+    return f"{text[:1].lower()}{text[1:]}" + (f" ({hint})" if hint else "")
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def require_model_file(path: Path) -> None:
+    """Raise ModelError unless `path` is a regular, readable file that is not empty."""
+    if path.is_dir():
+        raise ModelError(f"{path} is a directory: name the .onnx file in it")
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise ModelError(f"{path} is empty: it is not an ONNX model")
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist: check the name of MODEL") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {_reason(error)}") from error
+
+
+def load_arrays(files: Mapping[str, Path]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """The arrays of ``.npy`` files by input name; UsageError for files without one; pickles are refused."""
+    import numpy as np
+
+    arrays = {}
+    for name, path in files.items():
+        try:
+            arrays[name] = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UsageError(f"--input {name}={path}: not a .npy array without pickles ({error})") from error
+    return arrays

@@ -1,0 +1,255 @@
+"""Integer expressions: dimensions, indices and attribute values, concrete or symbolic.
+
+A `Size` is a Python ``int`` or an `Expression`, a polynomial with integer coefficients over atoms.  An atom is
+a `Symbol`, the floor of a quotient, or an entry of a constant table.  Expressions are kept in normal form, so two
+polynomials are equal exactly when they compare equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias, Union
+
+Size: TypeAlias = Union[int, "Expression"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Symbol:
+    """A named non-negative integer: a dimension, or an index variable."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """floor(numerator / denominator), denominator >= 1."""
+
+    numerator: Size
+    denominator: Size
+
+    def __str__(self) -> str:
+        return f"({self.numerator})//({self.denominator})"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """table[index], for 0 <= index < len(table)."""
+
+    table: tuple[int, ...]
+    index: Size
+
+    def __str__(self) -> str:
+        return f"{list(self.table)}[{self.index}]"
+
+
+Atom: TypeAlias = Symbol | Floor | Entry
+Monomial: TypeAlias = tuple[Atom, ...]
+
+
+class Expression:
+    """A polynomial that is not a constant; build it with the arithmetic operators."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.terms == other.terms
+
+    def __add__(self, other: Size) -> Size:
+        return _from_terms([*self.terms, *_terms(other)])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return _from_terms((m, -c) for m, c in self.terms)
+
+    def __sub__(self, other: Size) -> Size:
+        return self + -other
+
+    def __rsub__(self, other: Size) -> Size:
+        return -self + other
+
+    def __mul__(self, other: Size) -> Size:
+        return _from_terms((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in _terms(other))
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Size) -> Size:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Size) -> Size:
+        return floor_divide(other, self)
+
+    def __mod__(self, other: Size) -> Size:
+        return self - floor_divide(self, other) * other
+
+    def __rmod__(self, other: Size) -> Size:
+        return other - floor_divide(other, self) * self
+
+    def __str__(self) -> str:
+        return "".join(_term_text(m, c, first=i == 0) for i, (m, c) in enumerate(self.terms))
+
+    __repr__ = __str__
+
+
+def symbol(name: str) -> Expression:
+    """The size that is the symbol ``name``."""
+    return Expression((((Symbol(name),), 1),))
+
+
+def entry(table: Iterable[int], index: Size) -> Size:
+    """table[index]."""
+    values = tuple(table)
+    return values[index] if isinstance(index, int) else _atom(Entry(values, index))
+
+
+@lru_cache(maxsize=65536)
+def floor_divide(a: Size, b: Size) -> Size:
+    """floor(a / b) for b >= 1, with every exact part pulled out: (q*b + r) // b = q + r // b."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if b == 1:
+        return a
+    whole: list[tuple[Monomial, int]] = []
+    rest: list[tuple[Monomial, int]] = []
+    for monomial, coefficient in _terms(a):
+        quotient = _divide_term(monomial, coefficient, b)
+        if quotient is None:
+            rest.append((monomial, coefficient))
+        else:
+            whole.append(quotient)
+    remainder = _from_terms(rest)
+    if remainder == 0:
+        return _from_terms(whole)
+    if isinstance(remainder, int) and isinstance(b, int):
+        return _from_terms(whole) + remainder // b
+    return _from_terms(whole) + _atom(Floor(remainder, b))
+
+
+def _divide_term(monomial: Monomial, coefficient: int, b: Size) -> tuple[Monomial, int] | None:
+    divisor = _terms(b)
+    if len(divisor) != 1:
+        return None
+    atoms, factor = divisor[0]
+    left = list(monomial)
+    for atom in atoms:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return (tuple(left), coefficient // factor) if coefficient % factor == 0 else None
+
+
+def substitute(size: Size, values: Mapping[str, Size]) -> Size:
+    """``size`` with symbols replaced; symbols not in ``values`` stay."""
+    return evaluate(size, lambda s: values.get(s.name, _atom(s)))
+
+
+def evaluate(size: Size, value: Callable[[Symbol], Size]) -> Size:
+    """``size`` with every symbol mapped by ``value``."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, coefficient in size.terms:
+        product: Size = coefficient
+        for atom in monomial:
+            product = product * _evaluate_atom(atom, value)
+        total = total + product
+    return total
+
+
+def _evaluate_atom(atom: Atom, value: Callable[[Symbol], Size]) -> Size:
+    match atom:
+        case Symbol():
+            return value(atom)
+        case Floor(numerator, denominator):
+            return floor_divide(evaluate(numerator, value), evaluate(denominator, value))
+        case Entry(table, index):
+            return entry(table, evaluate(index, value))
+
+
+def symbols(size: Size) -> frozenset[str]:
+    """Names of the symbols in ``size``."""
+    if isinstance(size, int):
+        return frozenset()
+    found: set[str] = set()
+    for monomial, _ in size.terms:
+        for atom in monomial:
+            match atom:
+                case Symbol(name):
+                    found.add(name)
+                case Floor(numerator, denominator):
+                    found |= symbols(numerator) | symbols(denominator)
+                case Entry(_, index):
+                    found |= symbols(index)
+    return frozenset(found)
+
+
+def at_least(a: Size, b: Size) -> bool | None:
+    """Whether a >= b for all non-negative symbol values; None when that cannot be told from the form."""
+    difference = a - b
+    if isinstance(difference, int):
+        return difference >= 0
+    constant = sum(c for m, c in difference.terms if not m)
+    others = [c for m, c in difference.terms if m]
+    if any(isinstance(atom, Entry) for m, _ in difference.terms for atom in m):
+        return None
+    if all(c > 0 for c in others) and constant >= 0 and _floors_non_negative(difference):
+        return True
+    if all(c < 0 for c in others) and constant < 0 and _floors_non_negative(difference):
+        return False
+    return None
+
+
+def _floors_non_negative(expression: Expression) -> bool:
+    floors = [a for m, _ in expression.terms for a in m if isinstance(a, Floor)]
+    return all(at_least(f.numerator, 0) for f in floors)
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product; 1 for no sizes."""
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _atom(atom: Atom) -> Expression:
+    return Expression((((atom,), 1),))
+
+
+def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+    if isinstance(size, int):
+        return (((), size),) if size else ()
+    return size.terms
+
+
+def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    kept = {m: c for m, c in total.items() if c}
+    if not kept:
+        return 0
+    if list(kept) == [()]:
+        return kept[()]
+    return Expression(tuple(sorted(kept.items(), key=lambda term: (-len(term[0]), str(term[0])))))
+
+
+def _term_text(monomial: Monomial, coefficient: int, *, first: bool) -> str:
+    sign = "-" if coefficient < 0 else "" if first else "+"
+    size = abs(coefficient)
+    factors = [str(a) for a in monomial]
+    if size != 1 or not factors:
+        factors.insert(0, str(size))
+    return sign + "*".join(factors)

@@ -1,0 +1,1 @@
+"""The two borders: ONNX model -> table (`load`), table -> ONNX model (`export`)."""

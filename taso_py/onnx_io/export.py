@@ -1,0 +1,247 @@
+"""Table -> ONNX model: what the search did not touch leaves exactly as it came.
+
+The result is an onnx-ir model whose untouched weights are the original's tensors, mapped from its files if
+they are external.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from taso_py.artifact import RewrittenModel
+from taso_py.graph.model import Model, Node
+from taso_py.graph.types import TensorType
+from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.plan import Folded, Kept, New, Plan, Source
+from taso_py.onnx_io.spell import Array, Names, onnx_node, piece, spelling
+from taso_py.onnx_io.table import captured_names
+from taso_py.ops.operator import Operator
+
+# Before this IR version every initializer must be a graph input, and graph inputs are not ours to add.
+_FIRST_FREE_INITIALIZER_IR = 4
+
+
+def export(loaded: Loaded, model: Model, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
+    """The ONNX model of a table made from ``loaded``; the same table gives the same model, byte for byte."""
+    result = loaded.original
+    if not _unchanged(loaded, model):
+        _Export(loaded, model, result).run()
+    result.metadata_props.update(provenance or {})
+    return result
+
+
+def artifact(loaded: Loaded, exported: ir.Model) -> RewrittenModel:
+    """The exported model as something that can be written, its weights outside if the original's were."""
+    return RewrittenModel(exported, loaded.path, loaded.external)
+
+
+def serialize(exported: ir.Model) -> bytes:
+    """The model as bytes; external weights stay references."""
+    content: bytes = ir.to_proto(exported).SerializeToString(deterministic=True)
+    return content
+
+
+def writable(node: Node, model: Model) -> bool:
+    """Whether a new node can be written at the model's opset, or is folded into a weight."""
+    if not isinstance(node.operator, Operator):
+        return False
+    inputs = [i for i in node.inputs if i is not None]
+    types = [model.values.types[i] for i in inputs]
+    if all(i in model.values.constant for i in inputs) and _concrete(node.operator.infer(*types)):
+        return True
+    return node.operator.write(model.opset, types) is not None
+
+
+def _concrete(type_: TensorType) -> bool:
+    return type_.shape is not None and all(isinstance(d, int) for d in type_.shape)
+
+
+def _unchanged(loaded: Loaded, model: Model) -> bool:
+    return all(model.nodes.get(i, node) is node for i, node in loaded.model.nodes.items())
+
+
+class _Export:
+    def __init__(self, loaded: Loaded, model: Model, result: ir.Model) -> None:
+        self.loaded, self.model = loaded, model
+        self.graph = result.graph
+        self.nodes = list(self.graph)
+        self.plan = Plan(loaded, model)
+        self.old = {v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values())}
+        self.old.update({v.name: v for node in self.nodes for v in node.outputs if v.name})
+        self.values: dict[int, ir.Value] = {}
+        self.order: list[ir.Node] = []
+        self.value_names, self.node_names = Names(), Names()
+        _collect_names(self.graph, self.value_names.taken, self.node_names.taken)
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        self.named_constants = result.ir_version >= _FIRST_FREE_INITIALIZER_IR
+
+    def run(self) -> None:
+        for item in self.plan.order:
+            match item:
+                case Source(value):
+                    self.values[value] = self.old[self.loaded.values.names[value]]
+                case Kept(index, node):
+                    self._keep(index, node)
+                case Folded(value, array):
+                    self._fold(value, array)
+                case New(values, node):
+                    self._add(values, node)
+        for position, output in enumerate(self.model.outputs):
+            wanted = self.values[self.plan.resolve(output)]
+            if self.graph.outputs[position] is not wanted:
+                self.graph.outputs[position] = wanted
+        self._redirect_aliases()
+        kept = set(self.order)
+        self.graph.remove([node for node in self.nodes if node not in kept], safe=True)
+        self.graph.extend(self.order)
+        self._drop_initializers()
+
+    def _keep(self, index: int, table_node: Node | None) -> None:
+        node = self.nodes[index]
+        for position, value in enumerate(self.plan.inputs(index, table_node)):
+            wanted = None if value is None else self.values[self.plan.resolve(value)]
+            if wanted is not None and node.inputs[position] is not wanted:
+                node.replace_input_with(position, wanted)
+        self.order.append(node)
+        for output in node.outputs:
+            value = self.loaded.ids.get(output.name or "")
+            if value is None:
+                continue
+            if value in self.values or self._is_replaced(value, index):
+                # Somebody else computes this value now, and has its name.
+                output.name = self.value_names.fresh(f"{output.name}/unused")
+            else:
+                self.values[value] = output
+
+    def _is_replaced(self, value: int, index: int) -> bool:
+        return value in self.plan.claims or (value in self.plan.live and self.plan.item(value) != Kept(index))
+
+    def _fold(self, value: int, array: Array) -> None:
+        name = self.loaded.values.names.get(value)
+        if name is None or value in self.model.outputs:
+            source = self._first_source(value)
+            folded = self._constant(array, f"{source}/folded")
+        else:
+            folded = self._constant(array, name, exact=True)
+            self._take_over(self.old[name], folded)
+        self.values[value] = folded
+        if value in self.model.outputs:
+            self._output_of(value, folded)
+
+    def _output_of(self, value: int, source: ir.Value) -> None:
+        old = self.old[self.loaded.values.names[value]]
+        output = ir.Value(name=old.name)
+        self.order.append(
+            ir.Node(
+                "", "Identity", [source], outputs=[output], name=self.node_names.fresh(f"{old.name}/Identity")
+            )
+        )
+        self._take_over(old, output)
+        self.values[value] = output
+
+    def _first_source(self, value: int) -> str:
+        stack = [value]
+        while stack:
+            current = stack.pop()
+            node = self.plan.node_of(current)
+            if node is None:
+                return self.loaded.values.names[current]
+            stack.extend(i for i in reversed(node.inputs) if i is not None)
+        return "constant"
+
+    def _add(self, values: tuple[int, ...], node: Node) -> None:
+        operator = node.operator
+        types = [self.loaded.values.types[i] for i in node.inputs if i is not None]
+        writing = spelling(operator, self.model.opset, types)
+        label = next(self.plan.labels[v] for v in values if v in self.plan.labels)
+        base = f"{label}/{writing.op_type}"
+        outputs = {}
+        for value in values:
+            other = self.plan.node_of(value)
+            assert other is not None
+            outputs[piece(other.operator)[0]] = self.values[value] = self._new_value(value, base)
+        for port in range(piece(operator)[1]):
+            if port not in outputs:
+                outputs[port] = ir.Value(name=self.value_names.fresh(f"{base}/unused"))
+        operands = [None if i is None else self.values[self.plan.resolve(i)] for i in node.inputs]
+        self.order.append(
+            onnx_node(
+                writing,
+                operands,
+                lambda array: self._constant(array, f"{base}/constant", shared=True),
+                [outputs[port] for port in sorted(outputs)],
+                self.node_names.fresh(base),
+            )
+        )
+
+    def _new_value(self, value: int, base: str) -> ir.Value:
+        named = next((out for out, target in self.plan.claims.items() if target == value), value)
+        name = self.loaded.values.names.get(named)
+        if name is None:
+            return ir.Value(name=self.value_names.fresh(base))
+        created = ir.Value(name=name)
+        self._take_over(self.old[name], created)
+        return created
+
+    def _take_over(self, old: ir.Value, new: ir.Value) -> None:
+        """``new`` is ``old`` computed in another way: it has its users and all that the file says of it."""
+        new.type, new.shape, new.doc_string = old.type, old.shape, old.doc_string
+        new.metadata_props.update(old.metadata_props)
+        new.meta.update(old.meta)
+        _redirect(old, new)
+
+    def _redirect_aliases(self) -> None:
+        """Users of a value that has become another one read that one; most are kept nodes' subgraphs."""
+        for value, name in self.loaded.values.names.items():
+            target = self.plan.resolve(value)
+            if target != value and target in self.values and name in self.old:
+                _redirect(self.old[name], self.values[target])
+
+    def _constant(self, array: Array, base: str, *, exact: bool = False, shared: bool = False) -> ir.Value:
+        key = (array.dtype.name, array.shape, array.tobytes()) if shared else None
+        if key is not None and key in self.constants:
+            return self.constants[key]
+        name = base if exact else self.value_names.fresh(base)
+        value = ir.Value(name=name)
+        tensor = ir.tensor(np.ascontiguousarray(array), name=name)
+        if self.named_constants:
+            value.const_value = tensor
+            self.graph.initializers.pop(name, None)
+            self.graph.register_initializer(value)
+        else:
+            attribute = ir.AttrTensor("value", tensor)
+            node_name = self.node_names.fresh(f"{name}/Constant")
+            self.order.append(ir.Node("", "Constant", [], [attribute], outputs=[value], name=node_name))
+        if key is not None:
+            self.constants[key] = value
+        return value
+
+    def _drop_initializers(self) -> None:
+        """Those that the original used and nothing uses any more."""
+        captured = {name for node in self.order for name in captured_names(node)}
+        for name, value in list(self.graph.initializers.items()):
+            needed = value.uses() or value.is_graph_input() or value.is_graph_output() or name in captured
+            if not needed and name in self.loaded.used:
+                self.graph.initializers.pop(name)
+
+
+def _redirect(old: ir.Value, new: ir.Value) -> None:
+    for use in list(old.uses()):
+        use.node.replace_input_with(use.idx, new)
+
+
+def _collect_names(graph: ir.Graph, values: set[str], nodes: set[str]) -> None:
+    """Names of all values and nodes, subgraphs included."""
+    for inner in _graphs(graph):
+        values.update(v.name for v in (*inner.inputs, *inner.outputs, *inner.initializers.values()) if v.name)
+        for node in inner:
+            nodes.add(node.name or "")
+            values.update(v.name for v in (*node.inputs, *node.outputs) if v is not None and v.name)
+
+
+def _graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+    yield graph
+    yield from graph.subgraphs()

@@ -1,0 +1,106 @@
+"""Values of weights-only computations: float64 throughout, rounded once at the end."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from taso_py.errors import ModelError, TypingError
+from taso_py.graph.model import Node, Values
+from taso_py.ops.numeric import evaluate
+from taso_py.ops.operator import Operator
+
+Array = npt.NDArray[np.generic]
+
+MEMORY_BYTES = 256 * 2**20
+
+
+@dataclass(slots=True)
+class Folder:
+    """Evaluates constant ids; equal computations are evaluated once, whatever candidate they occur in.
+
+    ``tensors`` holds the fixed initializers and Constant nodes by id.
+    """
+
+    values: Values
+    tensors: Mapping[int, ir.TensorProtocol]
+    non_finite: set[int] = field(default_factory=set)
+    """Ids whose folded value holds NaN or an infinity although none of its sources does."""
+    _keys: dict[tuple[Operator, tuple[int, ...]], int] = field(default_factory=dict)
+    _memo: OrderedDict[int, Array] = field(default_factory=OrderedDict)
+    _bytes: int = 0
+
+    def value(self, constant: int, nodes: Mapping[int, Node]) -> Array:
+        """The value of a constant id in the element type of that id; `nodes` is the table to read it from."""
+        dtype = np.dtype(self.values.types[constant].dtype)
+        if constant not in nodes:
+            return self.source(constant)
+        exact = self._evaluate(constant, nodes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = exact.astype(dtype)
+        if np.issubdtype(dtype, np.floating) and not np.isfinite(rounded).all():
+            self._report(constant, nodes)
+        return rounded
+
+    def source(self, constant: int) -> Array:
+        """The tensor of a fixed initializer or Constant node, as stored."""
+        tensor = self.tensors[constant]
+        try:
+            return tensor.numpy()
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            message = f"the data of {tensor.name!r} cannot be read: {reason}; export the model again"
+            raise ModelError(message) from error
+
+    def _key(self, constant: int, nodes: Mapping[int, Node]) -> int:
+        """A number that is the same exactly for the same computation from the same sources."""
+        node = nodes.get(constant)
+        if node is None:
+            return -1 - constant
+        if not isinstance(node.operator, Operator) or constant not in self.values.constant:
+            raise TypingError(f"value {constant} does not depend on weights only")
+        inputs = tuple(self._key(i, nodes) for i in node.inputs if i is not None)
+        return self._keys.setdefault((node.operator, inputs), len(self._keys))
+
+    def _evaluate(self, constant: int, nodes: Mapping[int, Node]) -> Array:
+        """The value before rounding."""
+        node = nodes.get(constant)
+        if node is None:
+            return _wide(self.source(constant))
+        key = self._key(constant, nodes)
+        found = self._memo.get(key)
+        if found is None:
+            inputs = [i for i in node.inputs if i is not None]
+            operands = [self._evaluate(i, nodes) for i in inputs]
+            found = evaluate(node.operator, operands, [self.values.types[i] for i in inputs])
+            self._remember(key, found)
+        self._memo.move_to_end(key)
+        return found
+
+    def _remember(self, key: int, value: Array) -> None:
+        self._memo[key] = value
+        self._bytes += value.nbytes
+        while self._bytes > MEMORY_BYTES and len(self._memo) > 1:
+            _, dropped = self._memo.popitem(last=False)
+            self._bytes -= dropped.nbytes
+
+    def _report(self, constant: int, nodes: Mapping[int, Node]) -> None:
+        stack, seen = [constant], set[int]()
+        while stack:
+            value = stack.pop()
+            seen.add(value)
+            node = nodes.get(value)
+            if node is not None:
+                stack.extend(i for i in node.inputs if i is not None and i not in seen)
+            elif not np.isfinite(_wide(self.source(value))).all():
+                return
+        self.non_finite.add(constant)
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array

@@ -1,0 +1,136 @@
+"""ONNX model -> table.
+
+What a value's type is follows from the graph's inputs and our operators' own shape rules.  A node whose form
+no class defines is opaque; nothing in a model is an error as long as ONNX Runtime might run it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from taso_py.graph.model import Model, Values
+from taso_py.graph.sizes import Expression, Symbol
+from taso_py.onnx_io.carry import carry, not_carried
+from taso_py.onnx_io.fold import Folder
+from taso_py.onnx_io.inference import inferred_types
+from taso_py.onnx_io.read import check_external_data, default_opset, read_proto
+from taso_py.onnx_io.shapes import Vector
+from taso_py.onnx_io.table import Table, topological_order
+
+OLDEST_OPSET = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model as read: the proto, its table, and what leads from one to the other."""
+
+    path: Path | None
+    proto: onnx.ModelProto
+    """The original; its tensors are shared by everything made from it."""
+    model: Model
+    ids: Mapping[str, int]
+    """ONNX value name -> id."""
+    operand_positions: Mapping[int, tuple[int, ...]]
+    """Index of an ONNX node -> which of its inputs are the table node's inputs."""
+    captured: Mapping[int, tuple[int, ...]]
+    """Index of an ONNX node -> the outer values that its subgraphs read."""
+    used: frozenset[str]
+    """Names of the values that some node, subgraph or graph output reads."""
+    vectors: Mapping[int, Vector]
+    """Integer vectors computed from shapes, followed entry by entry: (entries, rank)."""
+    folder: Folder
+    opaque: Counter[str]
+    """Operator types of the nodes that are carried through untouched."""
+    sorted: bool
+    """Whether the file lists every node after those it reads."""
+    external: bool
+    """Whether weights lie outside the model file."""
+    unsupported: str | None = None
+    """Why this model can only be returned as it is."""
+
+    @property
+    def values(self) -> Values:
+        """What is known of every value."""
+        return self.model.values
+
+    @property
+    def original(self) -> ir.Model:
+        """A fresh onnx-ir model of the original, weights by reference."""
+        return carry(self.proto, self.path)
+
+    def sizes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """Sizes of the symbols in the graph inputs' types when the inputs have these concrete shapes."""
+        sizes: dict[str, int] = {}
+        for name, shape in shapes.items():
+            type_ = self.values.types[self.ids[name]] if name in self.ids else None
+            if type_ is None or type_.shape is None:
+                continue
+            for dim, size in zip(type_.shape, shape, strict=False):
+                if isinstance(dim, Expression):
+                    sizes.update({a.name: size for m, _ in dim.terms for a in m if isinstance(a, Symbol)})
+        return sizes
+
+
+def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: bool = False) -> Loaded:
+    """Read a model; `ModelError` when it is missing, unreadable or contradicts itself.
+
+    External weights are memory-mapped when they are looked at, never copied just to be carried.
+    ``freeze_initializers``: take the initializers that are also graph inputs for constants.
+    """
+    proto, path = read_proto(source)
+    reason = not_carried(proto)
+    opset = default_opset(proto)
+    if reason is None and opset is not None and opset < OLDEST_OPSET:
+        reason = f"it is written for opset {opset}, and {OLDEST_OPSET} is the oldest that is optimised"
+    if reason is not None:
+        return _untouched(proto, path, reason)
+    original = carry(proto, path)
+    check_external_data(original)
+    return _loaded(proto, path, original, freeze_initializers)
+
+
+def _untouched(proto: onnx.ModelProto, path: Path | None, reason: str) -> Loaded:
+    values = Values()
+    model = Model(values, {}, (), (), default_opset(proto) or 1)
+    return Loaded(
+        path, proto, model, {}, {}, {}, frozenset(), {}, Folder(values, {}), Counter(), True, False, reason
+    )
+
+
+def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freeze: bool) -> Loaded:
+    nodes = list(original.graph)
+    order = topological_order(nodes)
+
+    @lru_cache(maxsize=1)
+    def inferred() -> dict[str, onnx.TypeProto]:
+        return inferred_types(proto, order)
+
+    functions = frozenset((f.domain, f.name) for f in proto.functions)
+    table = Table(original.graph, default_opset(proto) or 1, functions, inferred)
+    types = {info.name: info.type for info in proto.graph.input}
+    table.read_sources(types, ir_version=proto.ir_version, freeze=freeze)
+    table.read_nodes(order)
+    outputs = table.outputs(info.name for info in proto.graph.output)
+    model = Model(table.values, table.nodes, (*outputs, *table.unused()), outputs, table.opset)
+    external = any(t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
+    return Loaded(
+        path,
+        proto,
+        model,
+        table.ids,
+        table.operands,
+        table.captured,
+        frozenset(table.used),
+        table.vectors,
+        table.folder,
+        table.opaque,
+        order == list(range(len(nodes))),
+        external,
+    )

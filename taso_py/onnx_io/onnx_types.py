@@ -1,0 +1,81 @@
+"""ONNX types as tensor types: symbols for named dimensions, fresh symbols for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_ir as ir
+
+from taso_py.graph.sizes import Size, symbol
+from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
+
+TRANSPARENT = frozenset({"float32", "float64", "bool"}) | INTEGERS
+"""Element types that operators work on; nodes that touch any other (float16, strings, ...) are opaque."""
+
+_NAMES = {ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64"}
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """NumPy's name of an ONNX element type where it has one, else ONNX's in lower case."""
+    return _NAMES.get(dtype, dtype.name.lower())
+
+
+def onnx_dtype(name: str) -> ir.DataType:
+    """The inverse of `dtype_name`."""
+    return next((d for d, n in _NAMES.items() if n == name), None) or ir.DataType[name.upper()]
+
+
+@dataclass(slots=True)
+class Symbols:
+    """Sizes of dimensions: the same ``dim_param`` of graph inputs is the same symbol."""
+
+    named: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+
+    def declared(self, name: str) -> Size:
+        """The symbol of a dimension that a graph input names."""
+        self.named.add(name)
+        self.used.add(name)
+        return symbol(name)
+
+    def fresh(self, hint: str) -> Size:
+        """A symbol that nothing else uses, named after ``hint``."""
+        name = hint
+        while name in self.used:
+            name += "'"
+        self.used.add(name)
+        return symbol(name)
+
+    def of_input(self, name: str, type_: onnx.TypeProto) -> TensorType:
+        """Type of a graph input; a size without a name is its own symbol, ``input.axis``."""
+        return self._type(name, type_, self.declared)
+
+    def of_opaque(self, name: str, type_: onnx.TypeProto | None, *, trusted: bool) -> TensorType:
+        """Type of an opaque node's output; its sizes are kept only when ``trusted``, else all are fresh."""
+        if type_ is None:
+            return NO_TYPE
+
+        def known(dim: str) -> Size | None:
+            return symbol(dim) if trusted and dim in self.named else None
+
+        result = self._type(name, type_, known)
+        if trusted or result.shape is None:
+            return result
+        fresh = tuple(self.fresh(f"{name}.{axis}") for axis in range(len(result.shape)))
+        return TensorType(result.dtype, fresh)
+
+    def _type(self, name: str, type_: onnx.TypeProto, known: Callable[[str], Size | None]) -> TensorType:
+        if not type_.HasField("tensor_type") or not type_.tensor_type.elem_type:
+            return NO_TYPE
+        dtype = dtype_name(ir.DataType(type_.tensor_type.elem_type))
+        if not type_.tensor_type.HasField("shape"):
+            return TensorType(dtype, None)
+        sizes: list[Size] = []
+        for axis, dim in enumerate(type_.tensor_type.shape.dim):
+            size = known(dim.dim_param) if dim.dim_param else None
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
+                size = dim.dim_value
+            sizes.append(self.fresh(f"{name}.{axis}") if size is None else size)
+        return TensorType(dtype, tuple(sizes))

@@ -1,0 +1,222 @@
+"""What an exported graph consists of: original nodes that stay, new ones, folded weights, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from taso_py.errors import TypingError
+from taso_py.graph.model import Model, Node, Opaque
+from taso_py.onnx_io.fold import Array
+from taso_py.onnx_io.load import Loaded
+from taso_py.ops import OPERATORS
+from taso_py.ops.layout import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A graph input or an initializer."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Node number ``index`` of the original; ``node`` is what the table says of it, if the table has it."""
+
+    index: int
+    node: Node | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A node that the original does not have, for these ids (the pieces of one Split, else one)."""
+
+    values: tuple[int, ...]
+    node: Node = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A weights-only value that new nodes compute: written as an initializer."""
+
+    value: int
+    array: Array = field(compare=False)
+
+
+Item: TypeAlias = Source | Kept | New | Folded
+
+
+class Plan:
+    """Items in the order in which they are written.
+
+    Original nodes keep their order; new ones stand where the node was whose value they compute, or before
+    their first user.
+    """
+
+    def __init__(self, loaded: Loaded, model: Model) -> None:
+        self.loaded, self.model = loaded, model
+        self.nodes = list(loaded.original.graph)
+        self.producer = {v.name: k for k, node in enumerate(self.nodes) for v in node.outputs if v.name}
+        self.kept_inputs = [[None if v is None else v.name for v in node.inputs] for node in self.nodes]
+        self._captured = {i for ids in loaded.captured.values() for i in ids}
+        self._items: dict[int, Item] = {}
+        self.claims: dict[int, int] = {}
+        """Graph output -> the new value without a name that takes the output's name."""
+        self._claim()
+        self.live = self._liveness()
+        self._group_pieces()
+        self.labels: dict[int, str] = dict(loaded.values.names)
+        self.labels.update({target: loaded.values.names[out] for out, target in self.claims.items()})
+        self.order = list(self._ordered())
+
+    def node_of(self, value: int) -> Node | None:
+        """The node that computes a value; what the table no longer holds is computed as in the original."""
+        return self.model.nodes.get(value) or self.loaded.model.nodes.get(value)
+
+    def resolve(self, value: int) -> int:
+        """The id behind new Identity nodes that need not be written."""
+        while True:
+            target = self._alias(value)
+            if target is None or value in self._captured:
+                return value
+            if value in self.model.outputs and self.claims.get(value) is None:
+                return value
+            value = target
+
+    def _alias(self, value: int) -> int | None:
+        node = self.node_of(value)
+        if node is None or node.origin is not None or not isinstance(node.operator, OPERATORS["Identity"]):
+            return None
+        return node.inputs[0]
+
+    def _claim(self) -> None:
+        for output in dict.fromkeys(self.model.outputs):
+            target = self._alias(output)
+            if target is None or output in self._captured:
+                continue
+            target = self.resolve(target)
+            if target in self.loaded.values.names or target in self.claims.values():
+                continue
+            if isinstance(self.item(target), New):
+                self.claims[output] = target
+
+    def item(self, value: int) -> Item:
+        """What a (resolved) id is written as."""
+        if value not in self._items:
+            self._items[value] = self._item(value)
+        return self._items[value]
+
+    def _item(self, value: int) -> Item:
+        node = self.node_of(value)
+        if node is None:
+            name = self.loaded.values.names[value]
+            return Kept(self.producer[name]) if name in self.producer else Source(value)
+        if self._is_kept(value, node):
+            assert node.origin is not None
+            return Kept(node.origin, node)
+        if value in self.loaded.values.constant:
+            try:
+                return Folded(value, self.loaded.folder.value(value, self.model.nodes))
+            except TypingError:
+                return New((value,), node)  # its size is symbolic: computed at run time
+        return New((value,), node)
+
+    def _is_kept(self, value: int, node: Node) -> bool:
+        original = self.loaded.model.nodes.get(value)
+        if original is None or node.origin is None or node.origin != original.origin:
+            return False
+        if node.inputs == original.inputs or isinstance(node.operator, Opaque):
+            return bool(node.operator == original.operator)
+        return bool(node.operator == original.operator) and not isinstance(node.operator, Split)
+
+    def needs(self, item: Item) -> list[int]:
+        """Resolved ids that an item reads."""
+        match item:
+            case Kept(index, node):
+                return [self.resolve(i) for i in self._reads(index, node)]
+            case New(_, node):
+                return [self.resolve(i) for i in node.inputs if i is not None]
+            case _:
+                return []
+
+    def inputs(self, index: int, node: Node | None) -> list[int | None]:
+        """Ids of the ONNX inputs of a kept node, the ones that the table does not show included."""
+        ids = [None if name is None else self.loaded.ids.get(name) for name in self.kept_inputs[index]]
+        if node is not None:
+            positions = self.loaded.operand_positions[index]
+            for position, value in zip(positions, node.inputs, strict=False):
+                ids[position] = value
+        return ids
+
+    def _reads(self, index: int, node: Node | None) -> Iterator[int]:
+        yield from (i for i in self.inputs(index, node) if i is not None)
+        yield from self.loaded.captured.get(index, ())
+
+    def _anchors(self) -> Iterator[Item]:
+        """Items that stay in any case, original nodes first and in their order."""
+        for index, node in enumerate(self.nodes):
+            ids = [self.loaded.ids[v.name] for v in node.outputs if v.name and v.name in self.loaded.ids]
+            if not ids:
+                yield Kept(index)
+            for value in ids:
+                if value in self.live:
+                    yield self.item(value)
+        yield from (self.item(self.resolve(root)) for root in self.model.roots)
+
+    def _liveness(self) -> set[int]:
+        live: set[int] = set()
+        silent = [Kept(k) for k, n in enumerate(self.nodes) if not any(v.name for v in n.outputs)]
+        stack = [self.resolve(r) for r in self.model.roots] + [i for item in silent for i in self.needs(item)]
+        while stack:
+            value = stack.pop()
+            if value not in live:
+                live.add(value)
+                stack.extend(self.needs(self.item(value)))
+        return live
+
+    def _group_pieces(self) -> None:
+        groups: dict[tuple[Split, tuple[int | None, ...]], list[int]] = {}
+        for value in sorted(self.live):
+            item = self.item(value)
+            if isinstance(item, New) and isinstance(item.node.operator, Split):
+                key = (replace(item.node.operator, output=0), tuple(map(self._resolved, item.node.inputs)))
+                groups.setdefault(key, []).append(value)
+        for values in groups.values():
+            for value in values:
+                node = self.node_of(value)
+                assert node is not None
+                self._items[value] = New(tuple(values), node)
+
+    def _resolved(self, value: int | None) -> int | None:
+        return None if value is None else self.resolve(value)
+
+    def _ordered(self) -> Iterator[Item]:
+        done: set[Item] = set()
+        for anchor in self._anchors():
+            stack: list[tuple[Item, bool]] = [(anchor, False)]
+            while stack:
+                item, ready = stack.pop()
+                if item in done:
+                    continue
+                if ready:
+                    done.add(item)
+                    yield item
+                    continue
+                stack.append((item, True))
+                needed = self.needs(item)
+                self._label(item, needed)
+                stack.extend((self.item(i), False) for i in reversed(needed))
+
+    def _label(self, item: Item, needed: Iterable[int]) -> None:
+        """Values without a name are called after the first named value that they serve."""
+        match item:
+            case New(values, _):
+                label = next((self.labels[v] for v in values if v in self.labels), "")
+            case Kept(index, _):
+                label = next((v.name for v in self.nodes[index].outputs if v.name), "")
+            case _:
+                return
+        for value in needed:
+            self.labels.setdefault(value, label)

@@ -1,0 +1,96 @@
+"""From a path, bytes or a proto to an onnx-ir model, with one-line errors; weights are not copied."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from taso_py.errors import ModelError
+
+# Without a handler Python prints the library's warnings on stderr; whoever wants them configures logging.
+logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
+
+DEFAULT_DOMAINS = ("", "ai.onnx")
+
+
+def read_proto(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
+    """The model and the file it came from; external data stays where it is."""
+    if isinstance(source, onnx.ModelProto):
+        return _checked(source, "the given model"), None
+    if isinstance(source, bytes):
+        return _checked(_parse(source, "the given bytes"), "the given model"), None
+    path = Path(source)
+    return _checked(_parse(_content(path), str(path)), str(path)), path
+
+
+def _content(path: Path) -> bytes:
+    if path.is_dir():
+        raise ModelError(f"{path} is a directory: name the .onnx file in it")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist: check the path") from None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _parse(content: bytes, name: str) -> onnx.ModelProto:
+    try:
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(content)
+    except DecodeError:
+        raise ModelError(
+            f"{name} is not an ONNX model, or is cut short ({len(content)} bytes): export it again"
+        ) from None
+    return proto
+
+
+def _checked(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    if not proto.HasField("graph") or not (proto.graph.output or proto.graph.node):
+        raise ModelError(f"{name} holds no graph: it is not an ONNX model, or was cut short; export it again")
+    if default_opset(proto) is None and any(n.domain in DEFAULT_DOMAINS for n in proto.graph.node):
+        raise ModelError(f"{name} imports no version of the standard operators: export it again")
+    return proto
+
+
+def default_opset(proto: onnx.ModelProto) -> int | None:
+    """The imported version of the standard operators."""
+    return next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), None)
+
+
+def check_external_data(model: ir.Model) -> None:
+    """Raise `ModelError` unless every external tensor lies within an existing file."""
+    sizes: dict[str, int] = {}
+    for tensor in _tensors(model):
+        if not isinstance(tensor, ir.ExternalTensor):
+            continue
+        if tensor.path not in sizes:
+            try:
+                sizes[tensor.path] = Path(tensor.path).stat().st_size
+            except OSError as error:
+                reason = error.strerror
+                raise ModelError(
+                    f"external data {tensor.path} of {tensor.name!r} cannot be read: {reason}; "
+                    "put it beside the model"
+                ) from None
+        end = (tensor.offset or 0) + (tensor.length if tensor.length is not None else tensor.nbytes)
+        if end > sizes[tensor.path]:
+            raise ModelError(
+                f"external data {tensor.path} is cut short: {tensor.name!r} ends at byte {end}, "
+                f"the file has {sizes[tensor.path]}; copy it again"
+            )
+
+
+def _tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
+    for graph in model.graphs():
+        yield from (v.const_value for v in graph.initializers.values() if v.const_value is not None)
+        for node in graph:
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    yield attribute.as_tensor()
+                elif attribute.type == ir.AttributeType.TENSORS and not attribute.is_ref():
+                    yield from attribute.as_tensors()

@@ -1,0 +1,81 @@
+"""Single nodes as ONNX writes them, and names that clash with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from taso_py.errors import TypingError
+from taso_py.graph.types import TensorType
+from taso_py.ops.layout import Split
+from taso_py.ops.operator import AttributeValue, Constant, Given, Operator, Writing
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(slots=True)
+class Names:
+    """Names in use; `fresh` adds one."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def fresh(self, base: str) -> str:
+        """``base``, or ``base_2``, ``base_3``, ... when it is taken."""
+        name, count = base, 1
+        while name in self.taken:
+            count += 1
+            name = f"{base}_{count}"
+        self.taken.add(name)
+        return name
+
+
+def spelling(operator: Operator, opset: int, types: Sequence[TensorType]) -> Writing:
+    """How the operator is written; `TypingError` when it cannot be at this opset."""
+    writing = operator.write(opset, types)
+    if writing is None:
+        raise TypingError(f"{operator} cannot be written at opset {opset}")
+    return writing
+
+
+def onnx_node(
+    writing: Writing,
+    operands: Sequence[ir.Value | None],
+    constant: Callable[[Array], ir.Value],
+    outputs: Iterable[ir.Value],
+    name: str,
+) -> ir.Node:
+    """The ONNX node of a spelling; ``constant`` provides the small constants it wants as inputs."""
+    inputs: list[ir.Value | None] = []
+    for slot in writing.inputs:
+        match slot:
+            case Given(operand):
+                inputs.append(operands[operand])
+            case Constant(value):
+                inputs.append(constant(value))
+            case None:
+                inputs.append(None)
+    attributes = [_attribute(key, value) for key, value in writing.attributes.items()]
+    return ir.Node("", writing.op_type, inputs, attributes, outputs=list(outputs), name=name)
+
+
+def _attribute(name: str, value: AttributeValue) -> ir.Attr:
+    match value:
+        case bool() | int():
+            return ir.AttrInt64(name, int(value))
+        case float():
+            return ir.AttrFloat32(name, value)
+        case str():
+            return ir.AttrString(name, value)
+        case tuple() if all(isinstance(v, int) for v in value):
+            return ir.AttrInt64s(name, [int(v) for v in value])
+        case _:
+            return ir.AttrFloat32s(name, [float(v) for v in value])
+
+
+def piece(operator: object) -> tuple[int, int]:
+    """Which output of its ONNX node an operator's application is, and how many outputs that node has."""
+    return (operator.output, len(operator.split)) if isinstance(operator, Split) else (0, 1)

@@ -1,0 +1,45 @@
+"""What kind of equation an operator can take part in, read off its meaning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from taso_py.graph.sizes import symbol
+from taso_py.graph.types import TensorType
+from taso_py.ops.meaning import Apply, Choose, Integer, Number, Operand, Read, Reduce, Scalar
+from taso_py.ops.operator import Operator
+
+Algebra: TypeAlias = Literal["move", "ring", "real"]
+
+_RING = frozenset({"add", "mul", "neg"})
+
+
+@lru_cache(maxsize=65536)
+def algebra(operator: Operator, types: tuple[TensorType, ...]) -> Algebra:
+    """``move``: copies elements or constants; ``ring``: only + - × and integers; ``real``: anything else."""
+    rank = operator.infer(*types).rank
+    views: Sequence[Operand] = tuple(Operand(k, t) for k, t in enumerate(types))
+    return _kind(operator.element(views, tuple(symbol(f"_i{axis}") for axis in range(rank))))
+
+
+def _kind(expression: Scalar) -> Algebra:
+    match expression:
+        case Read() | Integer():
+            return "move"
+        case Number(value):
+            return "move" if math.isinf(value) or value == int(value) else "real"
+        case Choose(_, then, otherwise):
+            return _worst(_kind(then), _kind(otherwise))
+        case Apply(function, arguments, _):
+            own: Algebra = "ring" if function in _RING else "real"
+            return _worst(own, *map(_kind, arguments))
+        case Reduce(kind, _, _, body):
+            return _worst("ring" if kind == "sum" else "real", _kind(body))
+
+
+def _worst(*kinds: Algebra) -> Algebra:
+    order: tuple[Algebra, ...] = ("move", "ring", "real")
+    return max(kinds, key=order.index)

@@ -1,0 +1,49 @@
+"""Constant tensors that rules build: they exist only in weights and are folded on export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from taso_py.graph.sizes import Size
+from taso_py.graph.types import TensorType
+from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
+from taso_py.ops.operator import Operator, Writing
+
+
+@dataclass(frozen=True)
+class Fill(Operator):
+    """out[*i] = value, of a given shape and element type."""
+
+    onnx: ClassVar[str] = "Fill"
+    value: float = 0.0
+    shape: tuple[Size, ...] = ()
+    dtype: str = "float32"
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        return TensorType(self.dtype, self.shape)
+
+    def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
+        return Number(self.value)
+
+    def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Eye(Operator):
+    """out[i, j] = 1 if i == j else 0, n by n."""
+
+    onnx: ClassVar[str] = "Eye"
+    size: Size = 1
+    dtype: str = "float32"
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        return TensorType(self.dtype, (self.size, self.size))
+
+    def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
+        return choose([Compare(index[0], "==", index[1])], Number(1.0), Number(0.0))
+
+    def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
+        return None

@@ -1,0 +1,142 @@
+"""The words and tables of a result before any medium: terminal, Markdown and HTML render the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from taso_py.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table of texts; `numeric` columns are aligned to the right."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+
+
+def sentence(result: Result) -> str:
+    """The one sentence that sums up a result."""
+    name = result.input.name if result.input is not None else "model"
+    if result.improved is None:
+        return f"{name}: {_untimed(result)}"
+    if not result.improved:
+        return f"{name}: not improved, the output is the model as it was (search ended: {result.stop_reason})"
+    return f"{name}: {_gain(result)}{_error(result)}"
+
+
+def conditions(result: Result) -> str:
+    """The circumstances under which the figures were taken."""
+    shapes = " | ".join(shape_text(shapes) for shapes in result.shapes) or "fixed"
+    return (
+        f"threads {result.threads} · shapes {shapes} · {result.ep} · {result.cpu} · "
+        f"ONNX Runtime {result.ort_version}"
+    )
+
+
+def tables(result: Result) -> tuple[Table, ...]:
+    """Rules that took part, rewrites that were rejected; empty tables are left out."""
+    used = tuple(
+        (rule.name, rule.status, str(rule.sites), "" if rule.gain is None else f"{rule.gain:.1%}")
+        for rule in result.rules
+    )
+    barred = tuple(
+        (item.name, item.site, item.reason, str(item.reproduction or "")) for item in result.rejected
+    )
+    found = (
+        Table("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
+        Table("Rejected", ("rule", "site", "reason", "reproduction"), barred),
+    )
+    return tuple(table for table in found if table.rows)
+
+
+def figures(result: Result) -> Table:
+    """Every figure of the result as name and value, for report files."""
+    rows = (
+        ("input", str(result.input or "")),
+        ("output", str(result.output or "")),
+        ("output SHA-256", result.output_sha256 or ""),
+        ("speed-up, 95 % interval", interval(result)),
+        ("predicted speed-up", _number(result.predicted_speedup, ".2f")),
+        ("latency before", milliseconds(result.latency_before_ms)),
+        ("latency after", milliseconds(result.latency_after_ms)),
+        ("largest absolute error", _number(result.max_abs_error, ".1e")),
+        ("largest relative error", _number(result.max_rel_error, ".1e")),
+        ("tolerance", _number(result.tolerance, ".1e")),
+        ("nodes", f"{result.nodes_before} -> {result.nodes_after}"),
+        ("opaque nodes", str(result.opaque_nodes)),
+        ("FLOPs", f"{count(result.flops_before)} -> {count(result.flops_after)}"),
+        ("search ended", result.stop_reason),
+        ("time taken", f"{result.elapsed_s:.1f} s ({_phases(result.phases_s)})"),
+        ("seed", str(result.seed)),
+    )
+    return Table("Figures", ("figure", "value"), tuple(row for row in rows if row[1]))
+
+
+def shape_text(shapes: Mapping[str, Iterable[int]]) -> str:
+    """``x=1,3,224,224;y=1,10``, the form that --workload reads."""
+    return ";".join(f"{name}={','.join(map(str, sizes))}" for name, sizes in shapes.items())
+
+
+def count(value: int | None) -> str:
+    """A large count with its unit prefix: 4,089 M is written 4.09 G."""
+    if value is None:
+        return "unknown"
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g} {unit}"
+    return str(value)
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits without an exponent: 36.3, 4.08, 0.0127, 1234."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def _untimed(result: Result) -> str:
+    if not result.rules:
+        return "no rule applied, not timed"
+    sites = sum(rule.sites for rule in result.rules)
+    predicted = result.predicted_speedup
+    guess = "" if predicted is None else f", predicted {predicted:.2f} times faster"
+    nodes = f"{result.nodes_before} -> {result.nodes_after} nodes"
+    return f"{sites} rewrites, {nodes}{guess}, not timed{_error(result)}"
+
+
+def _gain(result: Result) -> str:
+    before, after = result.latency_before_ms, result.latency_after_ms
+    known = before is not None and after is not None
+    times = f" ({three_digits(before or 0)} -> {three_digits(after or 0)} ms)" if known else ""
+    return f"{interval(result)} times faster than ONNX Runtime's default{times}"
+
+
+def interval(result: Result) -> str:
+    """The confirmed speed-up with half the width of its 95 % interval: 1.10 ± 0.01."""
+    middle, low, high = result.speedup, result.speedup_low, result.speedup_high
+    if middle is None:
+        return ""
+    spread = "" if low is None or high is None else f" ± {(high - low) / 2:.2f}"
+    return f"{middle:.2f}{spread}"
+
+
+def _error(result: Result) -> str:
+    error = result.max_rel_error
+    return "" if error is None else f", largest relative error {error:.1e}" if error else ", no error"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def milliseconds(value: float | None) -> str:
+    """``36.3 ms``; nothing for a time that was not measured."""
+    return "" if value is None else f"{three_digits(value)} ms"
+
+
+def _phases(phases: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.1f}" for name, seconds in phases.items())

@@ -1,0 +1,193 @@
+"""What `optimize`, `inspect` and the report share: frozen records of what was done and measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taso_py.artifact import Artifact
+from taso_py.errors import SpeedupNotReachedError
+from taso_py.files import write_atomically
+from taso_py.version import VERSION
+
+if TYPE_CHECKING:
+    import onnx
+
+SCHEMA = "superopt.result/1"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """One rule that took part in the result.
+
+    `gain` is the part of the whole model's cost that its sites save together, as the search priced it:
+    0.06 means 6 %; None where nothing was priced.
+    """
+
+    name: str
+    id: str
+    status: str
+    sites: int
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A rewrite that changed the model's values: barred from the result, its reproduction saved."""
+
+    name: str
+    id: str
+    site: str
+    reason: str
+    reproduction: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The outcome of one optimisation: `to_json` holds the figures, `model` and `save` the model itself.
+
+    Times in milliseconds are medians of the confirmation run, `speedup` is the median of the paired ratios
+    before/after and [`speedup_low`, `speedup_high`] its 95 % bootstrap interval. Errors are the largest over
+    all checked inputs and outputs; relative means max|y-y'| / max|y|. None: not measured.
+    """
+
+    input: Path | None
+    improved: bool | None
+    """None: not timed (``--no-race``)."""
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    predicted_speedup: float | None = None
+    latency_before_ms: float | None = None
+    latency_after_ms: float | None = None
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    tolerance: float | None = None
+    nodes_before: int
+    nodes_after: int
+    opaque_nodes: int
+    flops_before: int | None = None
+    flops_after: int | None = None
+    rules: tuple[RuleReport, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    stop_reason: str
+    elapsed_s: float
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    ep: str
+    threads: int
+    shapes: tuple[Mapping[str, tuple[int, ...]], ...] = ()
+    """One assignment input -> sizes per workload."""
+    cpu: str
+    ort_version: str
+    seed: int
+    output: Path | None = None
+    output_sha256: str | None = None
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
+    artifact: Artifact = field(repr=False)
+    sources: tuple[Path, ...] = field(default=(), repr=False)
+    """MODEL and its external data: files that `save` must never overwrite."""
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The resulting model, all weights inside; built on every access."""
+        return self.artifact.proto()
+
+    @property
+    def changed(self) -> bool:
+        """Whether the resulting model differs from the one given."""
+        return bool(self.rules)
+
+    def save(self, path: str | Path, *, force: bool = False) -> Result:
+        """Write the model atomically, external data to ``<path>.data`` first; self with `output` filled.
+
+        Raises OutputError; a file that exists is overwritten only by `force`, the input model never.
+        """
+        target = Path(path)
+        write_atomically(target, lambda folder: self.artifact.write(folder, target), sources=self.sources, force=force)
+        with target.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return dataclasses.replace(self, output=target, output_sha256=digest)
+
+    def require_speedup(self, minimum: float) -> None:
+        """Raise SpeedupNotReachedError unless the confirmed median speed-up is at least `minimum`."""
+        reached = self.speedup if self.improved and self.speedup is not None else 1.0
+        if reached < minimum:
+            raise SpeedupNotReachedError(
+                f"speed-up {reached:.3f} is below --min-speedup {minimum:g}: lower it or raise --time-budget"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON fields, in their documented order, as plain values."""
+        head = {"schema": SCHEMA, "superopt_version": VERSION}
+        return head | {name: plain(getattr(self, name)) for name in JSON_FIELDS}
+
+    def to_json(self) -> str:
+        """One JSON object; figures that are not finite or were not measured are null."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+JSON_FIELDS = (
+    *("input", "output", "output_sha256", "improved", "speedup", "speedup_low", "speedup_high"),
+    *("predicted_speedup", "latency_before_ms", "latency_after_ms", "max_abs_error", "max_rel_error"),
+    *("tolerance", "nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
+    *("rejected", "stop_reason", "elapsed_s", "phases_s", "ep", "threads", "shapes", "cpu", "ort_version"),
+    "seed",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What `superopt inspect` tells about a model, at the shapes given.
+
+    `bytes_moved` counts what every operator reads and writes; `peak_activation_bytes` is the largest sum of
+    live activations in the order of the file. None: some shape is unknown.
+    """
+
+    input: Path | None
+    nodes: int
+    operators: Mapping[str, int]
+    """``domain::type`` (no domain for the standard one) -> how many."""
+    opaque_types: Mapping[str, int]
+    opsets: Mapping[str, int]
+    ir_version: int
+    inputs: Mapping[str, str]
+    """Name -> type, as in ``float32[batch,3,224,224]``."""
+    outputs: Mapping[str, str]
+    parameters: int
+    parameter_bytes: int
+    flops: int | None
+    bytes_moved: int | None
+    peak_activation_bytes: int | None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The assignment at which the figures hold."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        fields = {item.name: plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        return {"schema": "superopt.inspection/1"} | fields
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, mappings, sequences and paths as JSON knows them; figures that are not finite as None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    return value

@@ -1,0 +1,81 @@
+"""Building a rule's terms under a substitution, by the operators' ordinary constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from taso_py.errors import TypingError
+from taso_py.graph.model import Node, Values
+from taso_py.graph.types import TensorType
+from taso_py.ops.constants import Fill
+from taso_py.ops.operator import Operator
+from taso_py.rules.term import Application, AttributeExpression, Scalar, Side, Term, Variable
+from taso_py.rules.unify import Binding, Unbound
+
+
+class NotBuildable(Exception):
+    """A side cannot be built under this substitution: a name is unbound or an operator refuses its operands."""
+
+
+@dataclass(slots=True)
+class Builder:
+    """Interns the nodes of a side; ``nodes`` collects what was built, by id."""
+
+    values: Values
+    binding: Binding
+    side: Side
+    dtype: str
+    nodes: dict[int, Node] = field(default_factory=dict)
+    done: dict[Term, int] = field(default_factory=dict)
+
+    def output(self, term: Term) -> int:
+        """The id of a term's value."""
+        term = self.side.resolve(term)
+        if term not in self.done:
+            self.done[term] = self._build(term)
+        return self.done[term]
+
+    def _build(self, term: Term) -> int:
+        match term:
+            case Variable(name):
+                return self.binding.tensors[name]
+            case Scalar(value):
+                return self._node(Fill(value=value, shape=(), dtype=self.dtype), ())
+            case Application(_, arguments, _):
+                inputs = tuple(self.output(a) for a in arguments)
+                types = tuple(self.values.types[i] for i in inputs)
+                return self._node(operator_of(term, types, self.binding, self.dtype), inputs)
+
+    def _node(self, operator: Operator, inputs: tuple[int, ...]) -> int:
+        types = tuple(self.values.types[i] for i in inputs)
+        try:
+            result = operator.infer(*types)
+        except TypingError as error:
+            raise NotBuildable(str(error)) from error
+        node = Node(operator, inputs)
+        value = self.values.intern(node, result)
+        self.nodes[value] = node
+        return value
+
+
+def operator_of(
+    term: Application, types: tuple[TensorType, ...], binding: Binding, dtype: str
+) -> Operator:
+    """The term's operator with its attributes evaluated, in normal form for the operand types."""
+    try:
+        attributes: dict[str, Any] = {name: binding.value(e) for name, e in term.attributes}
+    except (Unbound, TypeError, ZeroDivisionError) as error:
+        raise NotBuildable(str(error)) from error
+    if "dtype" not in attributes and any(f.name == "dtype" for f in fields(term.operator)):
+        attributes["dtype"] = dtype
+    try:
+        return term.operator(**attributes).normal(*types)
+    except TypingError as error:
+        raise NotBuildable(str(error)) from error
+
+
+def mentioned(term: Application) -> Mapping[str, AttributeExpression]:
+    """Attributes that the term mentions."""
+    return dict(term.attributes)

@@ -1,0 +1,328 @@
+"""Random instances of a rule, for testing it: sizes, attributes, choices and values under which the left side is typed.
+
+An instance is drawn from the rule's text alone.  Declared shapes come from drawn sizes; a variable without a
+declaration gets a shape that its operator accepts.  What does not satisfy the rule is drawn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from taso_py.errors import TypingError
+from taso_py.graph.model import Model, Node, Values
+from taso_py.graph.types import TensorType
+from taso_py.ops.operator import Operator, frozen
+from taso_py.rules.build import Builder, NotBuildable
+from taso_py.rules.menus import Menus, Shape, array_kind
+from taso_py.rules.predicates import PREDICATES
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import (
+    Application,
+    AttributeExpression,
+    Axis,
+    Block,
+    Comparison,
+    Declaration,
+    Literal_,
+    Membership,
+    Name,
+    Predicate,
+    Product,
+    Scalar,
+    Sequence_,
+    Term,
+    Variable,
+    names_in,
+)
+from taso_py.rules.unify import Binding, Unbound
+
+Array = npt.NDArray[np.generic]
+
+_FIRST = ("group", "transA", "transB", "blocksize")
+"""Attributes that the shapes of operands depend on."""
+_EARLY = (*_FIRST, "axis", "axes", "kernel_shape", "dilations", "strides", "starts", "indices_shape")
+"""Attributes drawn before the others, which depend on them."""
+_DTYPE = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance: ``left`` and ``right`` are ids over ``nodes``; ``feeds`` are run-time inputs, ``weights`` constants."""
+
+    rule: Rule
+    binding: Binding
+    values: Values
+    nodes: Mapping[int, Node]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    feeds: Mapping[int, Array]
+    weights: Mapping[int, Array]
+
+    def model(self, outputs: Sequence[int], opset: int) -> Model:
+        """A table that computes ``outputs`` and nothing else."""
+        whole = Model(self.values, self.nodes, tuple(outputs), tuple(outputs), opset)
+        kept = whole.reachable()
+        nodes = {v: n for v, n in self.nodes.items() if v in kept}
+        return Model(self.values, nodes, whole.roots, whole.outputs, opset)
+
+
+class Rejected(Exception):
+    """A draw that is no instance of the rule."""
+
+
+def draw(rule: Rule, random: np.random.Generator, values: Values, attempts: int = 3000) -> Instance | None:
+    """An instance of a directed rule over ``values``; None when no attempt gives one."""
+    for _ in range(attempts):
+        try:
+            return _Draw(rule, random).instance(values)
+        except (Rejected, NotBuildable, TypingError, Unbound, TypeError, ValueError, LookupError, ZeroDivisionError):
+            # A shape or attribute that cannot be read off what was drawn is a bad draw like any other.
+            continue
+    return None
+
+
+@dataclass(slots=True)
+class _Draw:
+    rule: Rule
+    random: np.random.Generator
+    binding: Binding = field(default_factory=Binding)
+    menus: Menus = field(init=False)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    literals: dict[Scalar, TensorType] = field(default_factory=dict)
+    done: dict[Term, TensorType] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.menus = Menus(self.random)
+
+    def instance(self, values: Values) -> Instance:
+        self._choices()
+        for declaration in self.rule.declarations:
+            if declaration.variable in self.rule.left.variables():
+                self._declared(declaration)
+        for term in self.rule.left.outputs:
+            self._type(term)
+        if not self.binding.settle() or self.binding.waiting or self.binding.shapes:
+            raise Rejected
+        self._conditions()
+        return _Realised(self, values).instance()
+
+    # ---- names and declared shapes ------------------------------------------------------------------------------
+
+    def _choices(self) -> None:
+        menus = [*self.rule.choices, *(c for c in self.rule.conditions if isinstance(c, Membership))]
+        for member in menus:
+            if not any(names_in(e) for e in member.menu):
+                options = [self.binding.value(e) for e in member.menu]
+                self.binding.names.setdefault(member.variable, options[self.random.integers(len(options))])
+
+    def _declared(self, declaration: Declaration) -> None:
+        dims: list[int] = []
+        for axis in declaration.axes:
+            dims.extend(self._axis(axis))
+        self.types[declaration.variable] = TensorType(_DTYPE, tuple(dims))
+
+    def _axis(self, axis: Axis) -> Shape:
+        if isinstance(axis, Block):
+            if axis.name not in self.binding.blocks:
+                self.binding.blocks[axis.name] = self.menus.block()
+            dims = self.binding.blocks[axis.name]
+            return self.menus.narrowed(dims) if axis.broadcast else dims
+        factors = axis.factors if isinstance(axis, Product) else (axis,)
+        whole = 1
+        for factor in factors:
+            for name in sorted(names_in(factor)):
+                self._size(name)
+            whole = whole * self.binding.value(factor)
+        if not isinstance(whole, int) or whole < 0:
+            raise Rejected
+        return (whole,)
+
+    def _size(self, name: str) -> None:
+        if name in self.binding.names:
+            return
+        for condition in self.rule.conditions:
+            if isinstance(condition, Comparison) and condition.relation == "==":
+                for this, other in ((condition.left, condition.right), (condition.right, condition.left)):
+                    if this == Name(name) and names_in(other) <= self.binding.names.keys():
+                        self.binding.names[name] = self.binding.value(other)
+                        return
+        self.binding.names[name] = self.menus.size()
+
+    # ---- types of the left side, bottom up ------------------------------------------------------------------------
+
+    def _type(self, term: Term) -> TensorType:
+        term = self.rule.left.resolve(term)
+        if isinstance(term, Variable):
+            return self.types.setdefault(term.name, TensorType(_DTYPE, self.menus.common))
+        if isinstance(term, Scalar):
+            return self.literals.setdefault(term, TensorType(_DTYPE, self.menus.narrowed(self.menus.common)))
+        if term not in self.done:
+            self.done[term] = self._application(term)
+        return self.done[term]
+
+    def _application(self, term: Application) -> TensorType:
+        terms = [self.rule.left.resolve(a) for a in term.arguments]
+        known: list[TensorType | None] = [
+            self._type(t) if isinstance(t, Application) or self._placed(t) else None for t in terms
+        ]
+        attributes = dict(term.attributes)
+        for name in _FIRST:
+            self._attribute(term, name, attributes, [])
+        for k, t in enumerate(terms):
+            if known[k] is None and self._placed(t):
+                known[k] = self._type(t)
+            if known[k] is None:
+                if any(known) and "axis" in attributes:
+                    self._attribute(term, "axis", attributes, [x for x in known if x])
+                known[k] = self._suggested(term, k, known, t)
+        types = [t for t in known if t is not None]
+        for name in sorted(attributes, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY)):
+            self._attribute(term, name, attributes, types)
+        return self._operator(term, types).infer(*types)
+
+    def _placed(self, term: Term) -> bool:
+        return isinstance(term, Variable) and term.name in self.types
+
+    def _suggested(self, term: Application, k: int, known: list[TensorType | None], t: Term) -> TensorType:
+        given = {n: self.binding.value(e) for n, e in term.attributes if names_in(e) <= self.binding.names.keys()}
+        shape = self.menus.operand(term.operator, k, [x.dims if x else None for x in known], given)
+        type_ = TensorType(_DTYPE, shape)
+        if isinstance(t, Scalar):
+            self.literals[t] = type_
+        elif isinstance(t, Variable):
+            self.types[t.name] = type_
+            self.kinds.setdefault(t.name, array_kind(term.operator, k))
+        return type_
+
+    def _attribute(
+        self, term: Application, name: str, attributes: Mapping[str, AttributeExpression], types: Sequence[TensorType]
+    ) -> None:
+        expression = attributes.get(name)
+        if expression is None or (not types and name not in _FIRST):
+            return
+        try:
+            self.binding.value(expression)
+        except Unbound:
+            known = {n: self._value(e) for n, e in attributes.items()}
+            shapes = [t.dims for t in types]
+            actual = self._drawn(term, name, expression, shapes, known)
+            if not self.binding.unify(expression, frozen(actual)) or not self.binding.settle():
+                raise Rejected from None
+            self._decided()
+
+    def _value(self, expression: AttributeExpression) -> object:
+        try:
+            return self.binding.value(expression)
+        except Unbound:
+            return None
+
+    def _drawn(
+        self,
+        term: Application,
+        name: str,
+        expression: AttributeExpression,
+        shapes: Sequence[Shape],
+        known: Mapping[str, object],
+    ) -> object:
+        if not isinstance(expression, Sequence_):
+            return self.menus.attribute(term.operator, name, shapes, known, None)
+        entries = [self._value(e) for e in expression.items]
+        return self.menus.attribute(term.operator, name, shapes, known, entries)
+
+    def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
+        """The term's operator in normal form; rejected when the normal form no longer matches the term."""
+        values = {n: self.binding.value(e) for n, e in term.attributes}
+        normal = term.operator(**values).normal(*types)
+        result = normal.infer(*types)
+        for name, expression in term.attributes:
+            at = term.operator.axis_fields.get(name)
+            rank = 0 if at is None else (result if at < 0 else types[at]).rank
+            if not self.binding.unify(_from_front(expression, rank), getattr(normal, name)):
+                raise Rejected
+        return normal
+
+    def _decided(self) -> None:
+        """Gives up early on a draw that can no longer satisfy a condition."""
+        for c in self.rule.conditions:
+            if isinstance(c, Comparison) and names_in(c.left) | names_in(c.right) <= self.binding.names.keys():
+                if not self.binding.holds(c):
+                    raise Rejected
+
+    def _conditions(self) -> None:
+        for c in self.rule.conditions:
+            if isinstance(c, Comparison) and not self.binding.holds(c):
+                raise Rejected
+            if isinstance(c, Membership) and self.binding.names.get(c.variable) not in [
+                self.binding.value(e) for e in c.menu
+            ]:
+                raise Rejected
+
+
+def _from_front(expression: AttributeExpression, rank: int) -> AttributeExpression:
+    if isinstance(expression, Literal_) and isinstance(expression.value, int) and expression.value < 0 < rank:
+        return Literal_(expression.value + rank)
+    if isinstance(expression, Sequence_) and rank:
+        return Sequence_(tuple(_from_front(i, rank) for i in expression.items))
+    return expression
+
+
+@dataclass(slots=True)
+class _Realised:
+    """A draw turned into ids, nodes and arrays."""
+
+    draw: _Draw
+    values: Values
+    feeds: dict[int, Array] = field(default_factory=dict)
+    weights: dict[int, Array] = field(default_factory=dict)
+    literals: dict[Scalar, int] = field(default_factory=dict)
+
+    def instance(self) -> Instance:
+        rule, draw = self.draw.rule, self.draw
+        predicates: dict[str, list[Predicate]] = {}
+        for c in rule.conditions:
+            if isinstance(c, Predicate):
+                for v in c.variables:
+                    predicates.setdefault(v, []).append(c)
+        names = sorted(draw.types)
+        free = [v for v in names if v not in predicates]
+        running = {free[draw.random.integers(len(free))]} if free else set()
+        for name in names:
+            constant = name in predicates or (name not in running and draw.random.random() < 0.4)
+            self._tensor(name, constant, predicates.get(name, []))
+        for literal, type_ in draw.literals.items():
+            value = self._fresh(type_, np.full(type_.dims, literal.value), constant=True)
+            self.literals[literal] = value
+        lefts, rights = (Builder(self.values, draw.binding, side, _DTYPE) for side in (rule.left, rule.right))
+        lefts.done.update(self.literals)
+        left = tuple(lefts.output(t) for t in rule.left.outputs)
+        right = tuple(rights.output(t) for t in rule.right.outputs)
+        nodes = dict(sorted((lefts.nodes | rights.nodes).items()))
+        if any(v in self.values.constant for v in left) or left == right:
+            raise Rejected
+        if any(self.values.types[a] != self.values.types[b] for a, b in zip(left, right, strict=True)):
+            raise Rejected
+        return Instance(rule, draw.binding, self.values, nodes, left, right, self.feeds, self.weights)
+
+    def _tensor(self, name: str, constant: bool, predicates: Sequence[Predicate]) -> None:
+        draw, type_ = self.draw, self.draw.types[name]
+        array = draw.menus.array(draw.kinds.get(name, ""), type_.dims)
+        for p in predicates:
+            array = PREDICATES[p.name].sample(draw.random, type_.dims, *p.arguments)
+        if any(not PREDICATES[p.name].holds(np.asarray(array), *p.arguments) for p in predicates):
+            raise Rejected
+        draw.binding.tensors[name] = self._fresh(type_, array, constant)
+
+    def _fresh(self, type_: TensorType, array: npt.ArrayLike, constant: bool) -> int:
+        value = self.values.new(type_)
+        (self.weights if constant else self.feeds)[value] = np.asarray(array, dtype=_DTYPE).reshape(type_.dims)
+        if constant:
+            self.values.fixed.add(value)
+            self.values.constant.add(value)
+        else:
+            self.values.inputs.add(value)
+        return value

@@ -1,0 +1,75 @@
+"""The rule library: which files are what, and reading them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from taso_py.errors import RuleError, UsageError
+from taso_py.rules.location import rules_directory
+from taso_py.rules.parser import parse_rules
+from taso_py.rules.rule import RuleSet
+
+CANONICAL = "canonical.rules"
+CLEANUP = "cleanup.rules"
+NEVER = frozenset({"refuted.rules", "taso_axioms.rules"})
+"""Files with expected verdicts, for the prover; they are never used to rewrite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Rules by their use: ``search`` are the moves, ``canonical`` look through, ``cleanup`` tidies after them."""
+
+    search: RuleSet
+    canonical: RuleSet
+    cleanup: RuleSet
+
+    def all(self) -> RuleSet:
+        """Every rule."""
+        return self.search | self.canonical | self.cleanup
+
+
+def load_file(path: Path) -> RuleSet:
+    """The rules of one file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError(f"{path}:1:1: cannot be read: {error}") from None
+    return RuleSet.of(parse_rules(text, str(path)))
+
+
+def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> Library:
+    """The library; ``files`` (may be none) replace the search rules, ``only`` and ``disable`` name rules.
+
+    Raises `RuleError` for a file that cannot be read, `UsageError` for a name that no rule has.
+    """
+    home = rules_directory()
+    canonical, cleanup = load_file(home / CANONICAL), load_file(home / CLEANUP)
+    if files is None:
+        special = NEVER | {CANONICAL, CLEANUP}
+        files = sorted(p for p in home.glob("*.rules") if p.name not in special)
+    search = RuleSet()
+    for path in files:
+        search = search | load_file(Path(path))
+    library = Library(search, canonical, cleanup)
+    only, disable = list(only), list(disable)
+    _known([*only, *disable], library.all())
+    if only:
+        library = Library(search.only(only), canonical, cleanup)
+    return Library(library.search.without(disable), canonical.without(disable), cleanup.without(disable))
+
+
+def load_library(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> RuleSet:
+    """Every rule that ``load`` finds, as one set."""
+    return load(files, only, disable).all()
+
+
+def _known(names: Iterable[str], rules: RuleSet) -> None:
+    known = [r.name for r in rules]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`superopt rules list` names them all"
+            raise UsageError(f"there is no rule {name!r}: {hint}")

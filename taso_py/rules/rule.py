@@ -1,0 +1,168 @@
+"""Rules and rule sets: identity by content, directions, set algebra."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from taso_py.errors import RuleError
+from taso_py.rules.term import (
+    Block,
+    Comparison,
+    Condition,
+    Declaration,
+    Membership,
+    Predicate,
+    Product,
+    Side,
+    names_in,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """left => right (``=>``) or left == right (``==``), for all sizes and values that the clauses admit.
+
+    ``status`` is ``tested`` until a proof is on record.
+    """
+
+    name: str
+    left: Side
+    right: Side
+    arrow: Literal["=>", "=="] = "=>"
+    declarations: tuple[Declaration, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    choices: tuple[Membership, ...] = ()
+    doc: str = ""
+    file: str = ""
+    line: int = 0
+    status: str = "tested"
+
+    @property
+    def id(self) -> str:
+        """Content hash: the law without its name, documentation and place."""
+        from taso_py.rules.printer import law_text
+
+        return hashlib.sha256(law_text(self).encode()).hexdigest()[:12]
+
+    def text(self) -> str:
+        """The rule in the rule language; parsing it gives the rule back."""
+        from taso_py.rules.printer import rule_text
+
+        return rule_text(self)
+
+    def reversed(self) -> Rule:
+        """right => left, under the same clauses."""
+        return replace(self, name=self.name + "-reversed", left=self.right, right=self.left)
+
+    def directions(self) -> tuple[Rule, ...]:
+        """The rewrites that the rule stands for: one, or both for a law whose two sides bind everything."""
+        if self.arrow == "=>":
+            return (self,)
+        return tuple(rule for rule in (self, self.reversed()) if not rule.unbound())
+
+    def unbound(self) -> set[str]:
+        """Names that the right side or the conditions use and matching the left side cannot bind."""
+        free = self.right.variables() - self.left.variables()
+        return free | (self._attribute_names(self.right) - self._bound_attributes())
+
+    def _attribute_names(self, side: Side) -> set[str]:
+        return {n for a in side.applications() for _, e in a.attributes for n in names_in(e)}
+
+    def _bound_attributes(self) -> set[str]:
+        bound = self._attribute_names(self.left) | {c.variable for c in self.choices}
+        tensors = self.left.variables()
+        for declaration in self.declarations:
+            if declaration.variable in tensors:
+                for axis in declaration.axes:
+                    bound |= axis_names(axis)
+        return bound
+
+    def check(self) -> None:
+        """Raises `RuleError` when a side uses what the rule does not bind."""
+        where = f"{self.file}:{self.line}:1: rule {self.name}"
+        missing = self.unbound()
+        if missing:
+            raise RuleError(f"{where}: {', '.join(sorted(missing))} on the right is bound by nothing on the left")
+        if len(self.left.outputs) != len(self.right.outputs):
+            left, right = len(self.left.outputs), len(self.right.outputs)
+            raise RuleError(f"{where}: {left} outputs on the left, {right} on the right")
+        known = self.left.variables() | self.right.variables()
+        for d in self.declarations:
+            if d.variable not in known:
+                raise RuleError(f"{where}: {d.variable} is declared but not used; remove the declaration")
+        for c in self.conditions:
+            if isinstance(c, Predicate) and not set(c.variables) <= known:
+                raise RuleError(f"{where}: {c.name} speaks of an unknown tensor")
+            if isinstance(c, Comparison):
+                names = names_in(c.left) | names_in(c.right)
+                unknown = names - self._bound_attributes() - self._attribute_names(self.right)
+                if unknown:
+                    raise RuleError(f"{where}: condition on unbound {', '.join(sorted(unknown))}")
+
+
+def axis_names(axis: object) -> set[str]:
+    """Integer variables of one declared axis."""
+    if isinstance(axis, Block):
+        return set()
+    if isinstance(axis, Product):
+        return set().union(*(names_in(f) for f in axis.factors))
+    return names_in(axis)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """An ordered set of rules, told apart by content."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __or__(self, other: RuleSet) -> RuleSet:
+        return RuleSet.of([*self.rules, *other.rules])
+
+    def __sub__(self, other: RuleSet) -> RuleSet:
+        gone = {r.id for r in other}
+        return RuleSet(tuple(r for r in self.rules if r.id not in gone))
+
+    def __and__(self, other: RuleSet) -> RuleSet:
+        kept = {r.id for r in other}
+        return RuleSet(tuple(r for r in self.rules if r.id in kept))
+
+    @staticmethod
+    def of(rules: Iterable[Rule]) -> RuleSet:
+        """The set of these rules: the first of equal ones stays; two rules of one name are an error."""
+        by_id: dict[str, Rule] = {}
+        by_name: dict[str, Rule] = {}
+        for rule in rules:
+            other = by_name.setdefault(rule.name, rule)
+            if other.id != rule.id:
+                raise RuleError(
+                    f"{rule.file}:{rule.line}:1: a rule named {rule.name} already stands in "
+                    f"{other.file}:{other.line}; choose another name"
+                )
+            by_id.setdefault(rule.id, rule)
+        return RuleSet(tuple(by_id.values()))
+
+    def named(self, name: str) -> Rule:
+        """The rule of that name."""
+        for rule in self.rules:
+            if rule.name == name:
+                return rule
+        raise KeyError(name)
+
+    def only(self, names: Iterable[str]) -> RuleSet:
+        """The rules of these names."""
+        wanted = set(names)
+        return RuleSet(tuple(r for r in self.rules if r.name in wanted))
+
+    def without(self, names: Iterable[str]) -> RuleSet:
+        """All but the rules of these names."""
+        gone = set(names)
+        return RuleSet(tuple(r for r in self.rules if r.name not in gone))

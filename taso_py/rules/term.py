@@ -1,0 +1,203 @@
+"""Rules as data: terms, attribute expressions, shape declarations and conditions, all immutable.
+
+A rule reads ``left => right for declarations when conditions choose choices``.  Its terms are applications of
+operators to variables; attributes, dimensions and conditions are arithmetic over the rule's integer variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from taso_py.ops.operator import Operator
+
+# ---- attribute expressions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Literal_:
+    """A number or a string."""
+
+    value: int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A rule variable: a size, or a whole attribute."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """``#s``: the number of axes of the block s."""
+
+    block: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """left (+ - * / // %) right."""
+
+    operation: Literal["+", "-", "*", "/", "//", "%"]
+    left: AttributeExpression
+    right: AttributeExpression
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """max(a, b), min(a, b), neg(a)."""
+
+    function: str
+    arguments: tuple[AttributeExpression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence_:
+    """[a, b, ...]."""
+
+    items: tuple[AttributeExpression, ...]
+
+
+AttributeExpression: TypeAlias = Literal_ | Name | Rank | Binary | Call | Sequence_
+
+
+# ---- terms -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A tensor variable, or a name bound by ``let``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A literal number as a tensor: on the left any constant all of whose elements equal it, on the right a scalar."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """operator(arguments..., attributes...); attributes not mentioned have ONNX's defaults."""
+
+    operator: type[Operator]
+    arguments: tuple[Term, ...]
+    attributes: tuple[tuple[str, AttributeExpression], ...] = ()
+
+
+Term: TypeAlias = Variable | Scalar | Application
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a rule: local names, then one term per output."""
+
+    lets: tuple[tuple[str, Term], ...]
+    outputs: tuple[Term, ...]
+
+    def resolve(self, term: Term) -> Term:
+        """A term with local names replaced by what they stand for, at the top."""
+        while isinstance(term, Variable) and term.name in self.names:
+            term = self.names[term.name]
+        return term
+
+    @property
+    def names(self) -> dict[str, Term]:
+        """Local names."""
+        return dict(self.lets)
+
+    def applications(self) -> Iterator[Application]:
+        """Every application, local names included."""
+        stack: list[Term] = [*self.outputs, *(t for _, t in self.lets)]
+        while stack:
+            term = stack.pop()
+            if isinstance(term, Application):
+                yield term
+                stack.extend(term.arguments)
+
+    def variables(self) -> set[str]:
+        """Tensor variables (local names excluded)."""
+        stack: list[Term] = [*self.outputs, *(t for _, t in self.lets)]
+        found: set[str] = set()
+        while stack:
+            term = stack.pop()
+            if isinstance(term, Variable):
+                found.add(term.name)
+            elif isinstance(term, Application):
+                stack.extend(term.arguments)
+        return found - set(self.names)
+
+
+# ---- declarations and conditions ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``*s``: any number of axes; ``~s``: axes that broadcast to the block s."""
+
+    name: str
+    broadcast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``(g c)``: one axis that is the row-major product of factors."""
+
+    factors: tuple[AttributeExpression, ...]
+
+
+Axis: TypeAlias = Block | Product | AttributeExpression
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """``x[axes...]``: the shape of a tensor variable."""
+
+    variable: str
+    axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """left relation right."""
+
+    left: AttributeExpression
+    relation: Literal["==", "!=", "<", "<=", ">", ">="]
+    right: AttributeExpression
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """variable in [menu...]."""
+
+    variable: str
+    menu: tuple[AttributeExpression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition on tensor variables' types or constant values, such as ``positive(v)`` or ``constant(w)``."""
+
+    name: str
+    variables: tuple[str, ...]
+    arguments: tuple[float, ...] = ()
+
+
+Condition: TypeAlias = Comparison | Membership | Predicate
+
+
+def names_in(expression: AttributeExpression) -> set[str]:
+    """Variables of an attribute expression."""
+    match expression:
+        case Name(name):
+            return {name}
+        case Binary(_, left, right):
+            return names_in(left) | names_in(right)
+        case Call(_, arguments) | Sequence_(arguments):
+            return set().union(*map(names_in, arguments))
+        case _:
+            return set()

@@ -1,0 +1,284 @@
+"""Binding a rule's integer variables, attributes and axis blocks to what stands in a graph.
+
+Equations such as ``2*g == 64`` are solved when all but one name is known; the others wait.  A product is never
+factorised: a factor is bound from an attribute or another shape, and the last one by exact division.
+"""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from taso_py.graph.sizes import Expression, Size, at_least, product, symbol, symbols
+from taso_py.rules.term import (
+    AttributeExpression,
+    Axis,
+    Binary,
+    Block,
+    Call,
+    Comparison,
+    Literal_,
+    Name,
+    Product,
+    Rank,
+    Sequence_,
+    names_in,
+)
+
+Value = Any
+"""A size, a float, a string, or a tuple of these."""
+
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": python_operator.add,
+    "-": python_operator.sub,
+    "*": python_operator.mul,
+    "/": python_operator.truediv,
+    "//": python_operator.floordiv,
+    "%": python_operator.mod,
+}
+
+
+class Unbound(Exception):
+    """An expression uses a name that nothing has bound yet."""
+
+
+@dataclass(slots=True)
+class Binding:
+    """A substitution: tensor variables to value ids, names to sizes or attributes, blocks to dimensions."""
+
+    tensors: dict[str, int] = field(default_factory=dict)
+    names: dict[str, Value] = field(default_factory=dict)
+    blocks: dict[str, tuple[Size, ...]] = field(default_factory=dict)
+    waiting: list[tuple[AttributeExpression, Value]] = field(default_factory=list)
+    shapes: list[tuple[tuple[Axis, ...], tuple[Size, ...]]] = field(default_factory=list)
+
+    def copy(self) -> Binding:
+        """An independent copy."""
+        return Binding(dict(self.tensors), dict(self.names), dict(self.blocks), list(self.waiting), list(self.shapes))
+
+    def value(self, expression: AttributeExpression) -> Value:
+        """The expression's value; raises `Unbound`."""
+        match expression:
+            case Literal_(value):
+                return value
+            case Name(name):
+                if name not in self.names:
+                    raise Unbound(name)
+                return self.names[name]
+            case Rank(block):
+                if block not in self.blocks:
+                    raise Unbound(block)
+                return len(self.blocks[block])
+            case Binary(operation, left, right):
+                return _arithmetic(operation, self.value(left), self.value(right))
+            case Call(function, arguments):
+                return _call(function, [self.value(a) for a in arguments])
+            case Sequence_(items):
+                return tuple(self.value(i) for i in items)
+
+    def unify(self, expression: AttributeExpression, actual: Value) -> bool:
+        """Makes ``expression == actual`` true or puts it off; False when it cannot be true."""
+        match expression:
+            case Name(name):
+                known = self.names.setdefault(name, actual)
+                return _same(known, actual)
+            case Sequence_(items):
+                return (
+                    isinstance(actual, tuple)
+                    and len(items) == len(actual)
+                    and all(self.unify(i, a) for i, a in zip(items, actual, strict=True))
+                )
+            case _:
+                return self._equation(expression, actual)
+
+    def _equation(self, expression: AttributeExpression, actual: Value) -> bool:
+        try:
+            return _same(self.value(expression), actual)
+        except Unbound:
+            pass
+        except (TypeError, ZeroDivisionError):
+            return False
+        solved = self._solve(expression, actual)
+        if solved is None:
+            self.waiting.append((expression, actual))
+            return True
+        return solved
+
+    def _solve(self, expression: AttributeExpression, actual: Value) -> bool | None:
+        """Binds the only unknown of a linear equation; None when there are several."""
+        unknown = [n for n in names_in(expression) if n not in self.names]
+        if len(unknown) != 1 or isinstance(actual, float | str | tuple):
+            return None
+        marker = symbol("?" + unknown[0])
+        self.names[unknown[0]] = marker
+        try:
+            whole = self.value(expression)
+        except (Unbound, TypeError):
+            del self.names[unknown[0]]
+            return None
+        del self.names[unknown[0]]
+        root = _linear_root(whole - actual, marker)
+        if root is None:
+            return False
+        self.names[unknown[0]] = root
+        return True
+
+    def unify_shape(self, axes: tuple[Axis, ...], dims: tuple[Size, ...]) -> bool:
+        """Makes a declared shape equal to ``dims`` or puts it off."""
+        blocks = [a for a in axes if isinstance(a, Block)]
+        free = [b for b in blocks if b.broadcast or b.name not in self.blocks]
+        plain = len(axes) - len(blocks)
+        if not free:
+            known = sum(len(self.blocks[b.name]) for b in blocks)
+            return known + plain == len(dims) and self._axes(axes, dims)
+        if len(free) == 1 and not (free[0].broadcast and free[0].name not in self.blocks):
+            extra = len(dims) - plain - sum(len(self.blocks[b.name]) for b in blocks if b not in free)
+            return extra >= 0 and self._axes(axes, dims, extra)
+        self.shapes.append((axes, dims))
+        return True
+
+    def _axes(self, axes: Sequence[Axis], dims: tuple[Size, ...], extra: int = 0) -> bool:
+        at = 0
+        for axis in axes:
+            if isinstance(axis, Block):
+                bound = self.blocks.get(axis.name)
+                if axis.broadcast:
+                    if bound is None or not _broadcasts(dims[at : at + extra], bound):
+                        return False
+                    at += extra
+                    continue
+                width = extra if bound is None else len(bound)
+                if self.blocks.setdefault(axis.name, dims[at : at + width]) != dims[at : at + width]:
+                    return False
+                at += width
+                continue
+            if not self._one_axis(axis, dims[at]):
+                return False
+            at += 1
+        return at == len(dims)
+
+    def _one_axis(self, axis: AttributeExpression | Product, dim: Size) -> bool:
+        if isinstance(axis, Product):
+            whole: AttributeExpression = axis.factors[0]
+            for factor in axis.factors[1:]:
+                whole = Binary("*", whole, factor)
+            return self.unify(whole, dim)
+        return self.unify(axis, dim)
+
+    def settle(self) -> bool:
+        """Works off what was put off; False on a contradiction. Anything that is left stays in the lists."""
+        progress = True
+        while progress and (self.waiting or self.shapes):
+            before = len(self.names), len(self.blocks), len(self.waiting), len(self.shapes)
+            waiting, self.waiting = self.waiting, []
+            shapes, self.shapes = self.shapes, []
+            if not all(self.unify(e, a) for e, a in waiting):
+                return False
+            if not all(self.unify_shape(x, d) for x, d in shapes):
+                return False
+            progress = before != (len(self.names), len(self.blocks), len(self.waiting), len(self.shapes))
+        return True
+
+    def holds(self, condition: Comparison) -> bool:
+        """Whether a comparison is *decided true*."""
+        try:
+            left, right = self.value(condition.left), self.value(condition.right)
+        except (Unbound, TypeError, ZeroDivisionError):
+            return False
+        return decide(left, condition.relation, right) is True
+
+
+def decide(left: Value, relation: str, right: Value) -> bool | None:
+    """The truth of a comparison; None when symbols leave it open."""
+    if isinstance(left, float | str | tuple) or isinstance(right, float | str | tuple):
+        if relation in ("==", "!="):
+            return bool(left == right) == (relation == "==")
+        if isinstance(left, str | tuple | Expression) or isinstance(right, str | tuple | Expression):
+            return None
+        return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[relation])
+    match relation:
+        case "==":
+            return True if left == right else None if symbols(left) | symbols(right) else False
+        case "!=":
+            return _distinct(left, right)
+        case ">=":
+            return at_least(left, right)
+        case "<=":
+            return at_least(right, left)
+        case ">":
+            return at_least(left, right + 1)
+        case _:
+            return at_least(right, left + 1)
+
+
+def _distinct(left: Size, right: Size) -> bool | None:
+    if left == right:
+        return False
+    if isinstance(left - right, int):
+        return True
+    return True if at_least(left, right + 1) or at_least(right, left + 1) else None
+
+
+def _same(a: Value, b: Value) -> bool:
+    return (bool(a == b) and isinstance(a, float) == isinstance(b, float)) or (
+        isinstance(a, int | float) and isinstance(b, int | float) and a == b
+    )
+
+
+def _arithmetic(operation: str, left: Any, right: Any) -> Any:
+    if operation == "/" and isinstance(left, int) and isinstance(right, int):
+        return left / right
+    return _ARITHMETIC[operation](left, right)
+
+
+def _call(function: str, values: list[Any]) -> Any:
+    if function == "neg":
+        return -values[0]
+    if function == "sum":
+        total: Size = 0
+        for value in values[0]:
+            total = total + value
+        return total
+    left, right = values
+    bigger = decide(left, ">=", right)
+    if bigger is None:
+        raise Unbound(f"{function} of {left} and {right}")
+    return left if bigger == (function == "max") else right
+
+
+def _linear_root(difference: Size, marker: Expression) -> Size | None:
+    """The u with ``difference == 0``, where difference = slope * u + rest and the division is exact."""
+    if isinstance(difference, int):
+        return None
+    (name,) = symbols(marker)
+    slope: Size = 0
+    rest: Size = 0
+    for monomial, coefficient in difference.terms:
+        piece = Expression(((monomial, coefficient),)) if monomial else coefficient
+        holders = [a for a in monomial if name in symbols(Expression((((a,), 1),)))]
+        if not holders:
+            rest = rest + piece
+        elif len(holders) == 1 and str(holders[0]) == name:
+            left = list(monomial)
+            left.remove(holders[0])
+            slope = slope + (Expression(((tuple(left), coefficient),)) if left else coefficient)
+        else:
+            return None
+    if slope == 0 or (isinstance(slope, int) and isinstance(rest, int) and rest % slope):
+        return None
+    if isinstance(slope, int) and slope < 0:
+        slope, rest = -slope, -rest
+    root = -rest // slope
+    return root if root * slope == -rest else None
+
+
+def _broadcasts(dims: tuple[Size, ...], block: tuple[Size, ...]) -> bool:
+    """Whether ``dims`` broadcast to exactly ``block``: not longer, each 1 or equal."""
+    if len(dims) > len(block):
+        return False
+    return all(d in (1, b) for d, b in zip(reversed(dims), reversed(block), strict=False))
+
+
+__all__ = ["Binding", "Unbound", "decide", "product"]

@@ -1,0 +1,1 @@
+"""Matching, rewriting and searching."""

@@ -1,0 +1,84 @@
+"""Look-through and re-fusion: both are the rules of ``canonical.rules``, read left to right and right to left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from taso_py.graph.model import Node, Opaque
+from taso_py.rules.build import Builder
+from taso_py.rules.rule import Rule, RuleSet
+from taso_py.search.matcher import matcher
+from taso_py.search.rewriter import Rewrite, flatten, rewrite
+from taso_py.search.splitting import split_of_slices
+from taso_py.search.view import Expansion, View
+
+
+def _nothing(*_: object) -> Iterable[Expansion]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """``expanding`` rules give composite operators their expansions, ``tidying`` rules are applied to new nodes."""
+
+    expanding: tuple[Rule, ...]
+    tidying: tuple[Rule, ...]
+    _by_root: dict[type, list[Rule]] = field(default_factory=dict, compare=False)
+
+    @staticmethod
+    def of(canonical: RuleSet, cleanup: RuleSet) -> Canonical:
+        """From the two rule files: laws of canonical.rules expand forwards and re-fuse backwards."""
+        fusing = [rule.reversed() for rule in canonical if rule.arrow == "=="]
+        return Canonical(tuple(canonical), (*cleanup, *fusing))
+
+    def expand(self, view: View, value: int, node: Node) -> Iterator[Expansion]:
+        """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""
+        plain = View(view.model, _nothing, view.read_constant, {}, view.tame)
+        for rule in self.expanding:
+            compiled = matcher(rule)
+            if compiled.root is not type(node.operator):
+                continue
+            for match in compiled.matches_at(plain, value):
+                builder = Builder(view.values, match.binding, rule.right, view.model.type(value).dtype)
+                root = builder.output(rule.right.outputs[0])
+                inner = tuple((v, n) for v, n in builder.nodes.items() if v != root)
+                yield Expansion(builder.nodes[root], inner, rule.name)
+                break
+
+    def tidy(self, view: View, changed: Iterable[int], limit: int = 400) -> tuple[View, list[Rewrite]]:
+        """Tidying rules near the changed ids, to a fixed point; returns the last view and the steps."""
+        steps: list[Rewrite] = []
+        start = list(changed)
+        queue = list(dict.fromkeys([*start, *(u for v in start for u in view.users.get(v, ()))]))
+        while queue and len(steps) < limit:
+            value = queue.pop()
+            step = self._first(view, value)
+            if step is None:
+                continue
+            before = view
+            view = view.after(step.model)
+            steps.append(step)
+            near = set(step.changed)
+            near.update(u for v in step.changed for u in before.users.get(v, ()))
+            queue = [v for v in dict.fromkeys([*queue, value, *sorted(near)]) if v in view.model.nodes]
+        for value in [*start, *(v for s in steps for v in sorted(s.changed))]:
+            step = split_of_slices(view, value)
+            if step is not None:
+                view = view.after(step.model)
+                steps.append(step)
+        return view, steps
+
+    def _first(self, view: View, value: int) -> Rewrite | None:
+        node = view.model.nodes.get(value)
+        if node is None or isinstance(node.operator, Opaque) or value in view.values.constant:
+            return None
+        flat = flatten(view, value)
+        if flat is not None:
+            return flat
+        for rule in self.tidying:
+            for match in matcher(rule).matches_at(view, value):
+                step = rewrite(view, match)
+                if step is not None:
+                    return step
+        return None

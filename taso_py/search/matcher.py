@@ -1,0 +1,331 @@
+"""Finding where a rule applies, and accepting a match only when everything that the rule demands is decided true."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from taso_py.errors import TypingError
+from taso_py.graph.model import Node, Opaque
+from taso_py.graph.types import FLOATS, INTEGERS, TensorType
+from taso_py.ops.algebra import Algebra, algebra
+from taso_py.rules.build import Builder, NotBuildable, operator_of
+from taso_py.rules.predicates import PREDICATES
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import (
+    Application,
+    AttributeExpression,
+    Axis,
+    Comparison,
+    Literal_,
+    Membership,
+    Predicate,
+    Scalar,
+    Sequence_,
+    Side,
+    Term,
+    Variable,
+)
+from taso_py.rules.unify import Binding, Unbound
+from taso_py.search.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A rule's left side found in a table: what its names stand for, and which ids its outputs are."""
+
+    rule: Rule
+    binding: Binding = field(compare=False)
+    outputs: tuple[int, ...]
+    used: frozenset[int]
+    """Every id whose definition the match relies on."""
+    seen: tuple[tuple[int, Node], ...] = field(compare=False, default=())
+    """Those ids with the nodes that the table had for them."""
+    signature: Hashable = field(compare=False, default=None)
+    """What the site looks like: equal for alike layers of a network."""
+
+    @property
+    def choice(self) -> tuple[Any, ...]:
+        """The values of the rule's free choices."""
+        return tuple(self.binding.names.get(c.variable) for c in self.rule.choices)
+
+
+@dataclass(slots=True)
+class _Partial:
+    binding: Binding
+    placed: dict[Term, tuple[int, Node | None]]
+
+    def copy(self) -> _Partial:
+        return _Partial(self.binding.copy(), dict(self.placed))
+
+
+class Matcher:
+    """Matches one directed rule."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.shapes: dict[str, tuple[Axis, ...]] = {d.variable: d.axes for d in rule.declarations}
+        first = rule.left.resolve(rule.left.outputs[0])
+        if not isinstance(first, Application):
+            raise TypingError(f"rule {rule.name}: the left side is a bare variable")
+        self.root = first.operator
+
+    def matches_at(self, view: View, value: int) -> Iterator[Match]:
+        """All accepted matches whose first output is ``value``."""
+        start = _Partial(Binding(), {})
+        for partial in self._term(view, self.rule.left.outputs[0], value, start):
+            yield from self._others(view, partial, (value,))
+
+    def _others(self, view: View, partial: _Partial, outputs: tuple[int, ...]) -> Iterator[Match]:
+        if len(outputs) == len(self.rule.left.outputs):
+            yield from self._accepted(view, partial, outputs)
+            return
+        term = self.rule.left.resolve(self.rule.left.outputs[len(outputs)])
+        for value in _candidates(view, self.rule.left, term, partial.binding):
+            if value in outputs or value in view.values.constant:
+                continue
+            for more in self._term(view, term, value, partial):
+                yield from self._others(view, more, (*outputs, value))
+
+    # ---- structure -------------------------------------------------------------------------------------------
+
+    def _term(self, view: View, term: Term, value: int, partial: _Partial) -> Iterator[_Partial]:
+        term = self.rule.left.resolve(term)
+        if term in partial.placed:
+            if partial.placed[term][0] == value:
+                yield partial
+            return
+        match term:
+            case Variable(name):
+                yield from self._variable(view, name, value, partial)
+            case Scalar(number):
+                if _is_number(view, value, number):
+                    more = partial.copy()
+                    more.placed[term] = (value, None)
+                    yield more
+            case Application():
+                for node in view.definitions(value):
+                    yield from self._application(view, term, value, node, partial)
+
+    def _variable(self, view: View, name: str, value: int, partial: _Partial) -> Iterator[_Partial]:
+        known = partial.binding.tensors.get(name)
+        if known is not None:
+            if known == value:
+                yield partial
+            return
+        type_ = view.model.type(value)
+        if not type_.known:
+            return
+        more = partial.copy()
+        more.binding.tensors[name] = value
+        axes = self.shapes.get(name)
+        if axes is None or more.binding.unify_shape(axes, type_.dims):
+            yield more
+
+    def _application(
+        self, view: View, term: Application, value: int, node: Node, partial: _Partial
+    ) -> Iterator[_Partial]:
+        if type(node.operator) is not term.operator or len(node.inputs) != len(term.arguments):
+            return
+        if any(i is None for i in node.inputs) or not view.model.type(value).known:
+            return
+        more = partial.copy()
+        if not _attributes(view, term, value, node, more.binding):
+            return
+        orders = [node.inputs]
+        if term.operator.commutative and len(node.inputs) == 2 and node.inputs[0] != node.inputs[1]:
+            orders.append(node.inputs[::-1])
+        for inputs in orders:
+            yield from self._arguments(view, term, value, Node(node.operator, inputs), 0, more)
+
+    def _arguments(
+        self, view: View, term: Application, value: int, node: Node, k: int, partial: _Partial
+    ) -> Iterator[_Partial]:
+        if k == len(term.arguments):
+            more = partial.copy()
+            more.placed[term] = (value, node)
+            yield more
+            return
+        argument = node.inputs[k]
+        assert argument is not None
+        for more in self._term(view, term.arguments[k], argument, partial):
+            yield from self._arguments(view, term, value, node, k + 1, more)
+
+    # ---- acceptance ------------------------------------------------------------------------------------------
+
+    def _accepted(self, view: View, partial: _Partial, outputs: tuple[int, ...]) -> Iterator[Match]:
+        if not partial.binding.settle():
+            return
+        for binding in self._choices(partial.binding):
+            if self._holds(view, partial, binding, outputs):
+                yield self._match(view, partial, binding, outputs)
+
+    def _match(self, view: View, partial: _Partial, binding: Binding, outputs: tuple[int, ...]) -> Match:
+        placed = [(v, n) for v, n in partial.placed.values() if n is not None]
+        seen = tuple((v, view.model.nodes[v]) for v, _ in placed if v in view.model.nodes)
+        shape = tuple((n.operator, view.model.type(v)) for v, n in placed)
+        given = tuple((k, view.model.type(v)) for k, v in binding.tensors.items())
+        choice = tuple(binding.names.get(c.variable) for c in self.rule.choices)
+        signature = (self.rule.name, self.rule.id, choice, shape, given)
+        return Match(self.rule, binding, outputs, frozenset(v for v, _ in placed), seen, signature)
+
+    def _choices(self, binding: Binding) -> Iterator[Binding]:
+        if not self.rule.choices:
+            yield binding
+            return
+        menus = [[binding.value(e) for e in c.menu] for c in self.rule.choices]
+        for picks in product(*menus):
+            chosen = binding.copy()
+            names = zip(self.rule.choices, picks, strict=True)
+            if all(chosen.names.setdefault(c.variable, pick) == pick for c, pick in names) and chosen.settle():
+                yield chosen
+
+    def _holds(self, view: View, partial: _Partial, binding: Binding, outputs: tuple[int, ...]) -> bool:
+        if binding.waiting or binding.shapes:
+            return False
+        if not all(self._condition(view, c, binding) for c in self.rule.conditions):
+            return False
+        dtype = view.model.type(outputs[0]).dtype
+        try:
+            operators = self._rebuilt(view, partial, binding, dtype)
+            right = Builder(view.values, binding, self.rule.right, dtype)
+            built = [right.output(term) for term in self.rule.right.outputs]
+        except NotBuildable:
+            return False
+        if operators is None or not _spellable(view, right.nodes):
+            return False
+        if any(view.model.type(o) != view.model.type(b) for o, b in zip(outputs, built, strict=True)):
+            return False
+        kinds = operators + [
+            algebra(n.operator, tuple(view.values.types[i] for i in n.inputs if i is not None))
+            for n in right.nodes.values()
+        ]
+        return _dtypes_allowed(view, kinds, partial, binding) and _constants_tame(view, kinds, binding)
+
+    def _rebuilt(self, view: View, partial: _Partial, binding: Binding, dtype: str) -> list[Algebra] | None:
+        """The left side built again under the substitution; None unless it is exactly what was matched."""
+        kinds = []
+        for term, (_, node) in partial.placed.items():
+            if node is None or not isinstance(term, Application):
+                continue
+            types = tuple(view.model.type(i) for i in node.inputs if i is not None)
+            if operator_of(term, types, binding, dtype) != node.operator:
+                return None
+            kinds.append(algebra(node.operator, types))
+        return kinds
+
+    def _condition(self, view: View, condition: Comparison | Membership | Predicate, binding: Binding) -> bool:
+        match condition:
+            case Comparison():
+                return binding.holds(condition)
+            case Membership(variable, menu):
+                try:
+                    return binding.names[variable] in [binding.value(m) for m in menu]
+                except (KeyError, Unbound):
+                    return False
+            case Predicate(name, variables, arguments):
+                arrays = [view.constant(binding.tensors[v]) for v in variables]
+                if any(a is None for a in arrays):
+                    return False
+                return PREDICATES[name].holds(*arrays, *arguments)
+
+
+def _attributes(view: View, term: Application, value: int, node: Node, binding: Binding) -> bool:
+    for name, expression in term.attributes:
+        actual = getattr(node.operator, name)
+        at = term.operator.axis_fields.get(name)
+        if at is not None:
+            holder = value if at < 0 else node.inputs[at]
+            assert holder is not None
+            expression = _from_front(expression, view.model.type(holder).rank)
+        if not binding.unify(expression, actual):
+            return False
+    return True
+
+
+def _from_front(expression: AttributeExpression, rank: int) -> AttributeExpression:
+    """Literal negative axes counted from the front."""
+    if isinstance(expression, Literal_) and isinstance(expression.value, int) and expression.value < 0:
+        return Literal_(expression.value + rank)
+    if isinstance(expression, Sequence_):
+        return Sequence_(tuple(_from_front(i, rank) for i in expression.items))
+    return expression
+
+
+def _candidates(view: View, side: Side, term: Term, binding: Binding) -> list[int]:
+    """Ids that a further output may be: what is computed from an already bound variable, as deep as the term says."""
+    found = _bound_path(side, term, binding)
+    if found is None:
+        operator = term.operator if isinstance(term, Application) else None
+        return sorted(view.by_operator.get(operator, ())) if operator else []
+    value, depth = found
+    level = [value]
+    for _ in range(depth):
+        level = sorted({u for v in level for u in view.users.get(v, ())})
+    return level
+
+
+def _bound_path(side: Side, term: Term, binding: Binding) -> tuple[int, int] | None:
+    """A bound variable in the term and its depth, the shallowest first."""
+    level: list[Term] = [term]
+    depth = 0
+    while level:
+        below: list[Term] = []
+        for t in level:
+            t = side.resolve(t)
+            if isinstance(t, Variable) and t.name in binding.tensors:
+                return binding.tensors[t.name], depth
+            if isinstance(t, Application):
+                below.extend(t.arguments)
+        level, depth = below, depth + 1
+    return None
+
+
+def _is_number(view: View, value: int, number: float) -> bool:
+    if value not in view.values.constant:
+        return False
+    array = view.constant(value)
+    return array is not None and array.size > 0 and bool(np.all(array == number))
+
+
+def _dtypes_allowed(view: View, kinds: list[Algebra], partial: _Partial, binding: Binding) -> bool:
+    """Moves hold for any element type, ring laws for floats and integers, the rest for floats only."""
+    if all(k == "move" for k in kinds):
+        return True
+    allowed = FLOATS | INTEGERS if all(k != "real" for k in kinds) else FLOATS
+    values = [v for v, _ in partial.placed.values()] + list(binding.tensors.values())
+    return all(view.model.type(v).dtype in allowed | {"bool"} for v in values)
+
+
+def _constants_tame(view: View, kinds: list[Algebra], binding: Binding) -> bool:
+    """Masks that stand for infinity never take part outside pure data movement."""
+    if all(k == "move" for k in kinds):
+        return True
+    return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant)
+
+
+def _spellable(view: View, built: Mapping[int, Node]) -> bool:
+    """Whether every new node can be written at the model's opset, or is folded into a weight of known shape."""
+    for value, node in built.items():
+        if value in view.values.constant:
+            if not all(isinstance(d, int) for d in view.values.types[value].dims):
+                return False
+            continue
+        types = [view.values.types[i] for i in node.inputs if i is not None]
+        if node.operator.write(view.model.opset, types) is None:
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def matcher(rule: Rule) -> Matcher:
+    """The compiled matcher of a directed rule."""
+    return Matcher(rule)
+
+
+__all__ = ["Match", "Matcher", "Opaque", "TensorType", "matcher"]

@@ -1,0 +1,248 @@
+"""Moves: what one decision of the search does.
+
+A move applies one rule to a whole class of alike sites, because a network repeats its layers.  A rule with several
+outputs (siblings) is applied again and again to what it just merged, so that n siblings become one in one move:
+chains of pairwise merges climb a hill first.  Every step is the application of one rule and is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from taso_py.graph.model import Model, Opaque
+from taso_py.rules.rule import Rule
+from taso_py.search.canonical import Canonical
+from taso_py.search.matcher import Match, matcher
+from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
+from taso_py.search.view import View
+
+_DEPTH = 4
+"""How far above a change a pattern's root can lie: no rule's left side is deeper."""
+_CHAIN = 128
+"""Longest chain of pairwise merges in one move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One application of a rule: the ONNX names (or ids) of the values that it replaced."""
+
+    rule: str
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The table after a move, the sites where its rule was applied, and how many tidying steps followed."""
+
+    view: View
+    sites: tuple[Site, ...]
+    tidied: tuple[Site, ...]
+
+
+Matches = dict[int, tuple[Match, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriter:
+    """The rules of a search, ready to be matched: by the operator of their first output."""
+
+    by_root: dict[type, tuple[Rule, ...]]
+    canonical: Canonical
+
+    @staticmethod
+    def of(rules: Iterable[Rule], canonical: Canonical) -> Rewriter:
+        """Every direction of every rule."""
+        by_root: dict[type, tuple[Rule, ...]] = {}
+        for rule in rules:
+            for directed in rule.directions():
+                root = matcher(directed).root
+                by_root[root] = (*by_root.get(root, ()), directed)
+        return Rewriter(by_root, canonical)
+
+    def rule_names(self) -> list[str]:
+        """Names of all directed rules."""
+        return list(dict.fromkeys(rule.name for rules in self.by_root.values() for rule in rules))
+
+    # ---- matches ---------------------------------------------------------------------------------------------
+
+    def matches(self, view: View, roots: Iterable[int]) -> Matches:
+        """Matches by the id of their first output."""
+        found: Matches = {}
+        for value in roots:
+            here = tuple(m for rule in self._rules_at(view, value) for m in matcher(rule).matches_at(view, value))
+            if here:
+                found[value] = here
+        return found
+
+    def _rules_at(self, view: View, value: int) -> list[Rule]:
+        if value in view.values.constant:
+            return []
+        kinds = dict.fromkeys(type(n.operator) for n in view.definitions(value))
+        return [rule for kind in kinds if kind is not Opaque for rule in self.by_root.get(kind, ())]
+
+    def all_matches(self, view: View) -> Matches:
+        """Every match in a table."""
+        return self.matches(view, [*view.model.nodes, *view.owners])
+
+    def matches_after(self, before: View, known: Matches, after: View) -> Matches:
+        """Every match in ``after``: those of ``before`` that still stand, and new ones near what changed."""
+        old, new = before.model.nodes, after.model.nodes
+        touched = {v for v in new if old.get(v) is not new[v]} | {v for v in old if v not in new}
+        touched |= {i for v in list(touched) for i in _inner_of(before, v)}
+        near = _near(after, [v for v in touched if v in new])
+        kept = {
+            root: matches
+            for root, matches in known.items()
+            if root not in near and root not in touched and (root in new or root in after.owners)
+        }
+        filtered = {root: tuple(m for m in ms if _stands(m, touched, after)) for root, ms in kept.items()}
+        found = {root: ms for root, ms in filtered.items() if ms}
+        found.update(self.matches(after, [v for v in near if v in new or v in after.owners]))
+        return found
+
+    # ---- moves -----------------------------------------------------------------------------------------------
+
+    def groups(self, matches: Matches) -> list[list[Match]]:
+        """Matches grouped by rule and choices: one sweep each."""
+        groups: dict[Hashable, list[Match]] = {}
+        for root in matches:
+            for match in matches[root]:
+                groups.setdefault((match.rule.name, match.choice), []).append(match)
+        return list(groups.values())
+
+    def classes(self, matches: Iterable[Match]) -> list[list[Match]]:
+        """Matches grouped by what the site looks like as well."""
+        groups: dict[Hashable, list[Match]] = {}
+        for match in matches:
+            groups.setdefault(match.signature, []).append(match)
+        return list(groups.values())
+
+    def apply(self, view: View, matches: Sequence[Match], rounds: int = 1) -> Outcome | None:
+        """One move: all the matches as far as they stand together, tidied; again, while that makes the graph smaller.
+
+        Further rounds take the rule's matches near what the round before made.
+        """
+        sites: list[Site] = []
+        tidied: list[Site] = []
+        for _ in range(rounds):
+            after, own, extra = self._round(view, matches)
+            sites += own
+            tidied += extra
+            smaller = live_size(after.model) < live_size(view.model)
+            changed = [v for v, n in after.model.nodes.items() if view.model.nodes.get(v) is not n]
+            view = after
+            if not own or not smaller:
+                break
+            matches = self._same_rule(view, matches[0], sorted(_near(view, changed)))
+            if not matches:
+                break
+        return Outcome(view, tuple(sites), tuple(tidied)) if sites else None
+
+    def _same_rule(self, view: View, like: Match, roots: Iterable[int]) -> list[Match]:
+        compiled = matcher(like.rule)
+        known = [v for v in roots if (v in view.model.nodes or v in view.owners) and v not in view.values.constant]
+        return [m for v in known for m in compiled.matches_at(view, v) if m.choice == like.choice]
+
+    def _round(self, view: View, matches: Sequence[Match]) -> tuple[View, list[Site], list[Site]]:
+        if len(matches[0].outputs) == 1:
+            step = rewrite_all(view, _independent(view, matches))
+            if step is not None:
+                view, extra = self.canonical.tidy(view.after(step.model), sorted(step.changed))
+                return view, [Site(step.rule, (o,)) for o in step.outputs], _sites(extra)
+        sites: list[Site] = []
+        tidied: list[Site] = []
+        for match in matches:
+            if _current(match, view):
+                view, own, more = self._chain(view, match)
+                sites += own
+                tidied += more
+        return view, sites, tidied
+
+    def _chain(self, view: View, match: Match) -> tuple[View, list[Site], list[Site]]:
+        sites: list[Site] = []
+        tidied: list[Site] = []
+        current: Match | None = match
+        while current is not None and len(sites) < _CHAIN:
+            step = rewrite(view, current)
+            if step is None:
+                break
+            view = view.after(step.model)
+            sites.append(Site(step.rule, step.outputs))
+            view, extra = self.canonical.tidy(view, sorted(step.changed))
+            tidied += _sites(extra)
+            current = self._next_link(view, current, step) if len(match.outputs) > 1 else None
+        return view, sites, tidied
+
+    def _next_link(self, view: View, last: Match, step: Rewrite) -> Match | None:
+        """A match of the same rule between something just merged and one more sibling."""
+        compiled = matcher(last.rule)
+        for value in sorted(step.changed):
+            if value in view.model.nodes and type(view.model.nodes[value].operator) is compiled.root:
+                for match in compiled.matches_at(view, value):
+                    if match.choice == last.choice and rewrite(view, match) is not None:
+                        return match
+        return None
+
+
+def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
+    """The first matches that still stand and do not touch each other."""
+    chosen: list[Match] = []
+    taken: set[int] = set()
+    for match in matches:
+        # An expansion's owner is replaced with it.
+        own = {*match.used, *match.outputs}
+        own |= {view.owners[v][0][0] for v in own if v in view.owners}
+        if not own & taken and _current(match, view):
+            chosen.append(match)
+            taken |= own
+    return chosen
+
+
+def _sites(steps: Iterable[Rewrite]) -> list[Site]:
+    return [Site(s.rule, s.outputs) for s in steps]
+
+
+def live_size(model: Model) -> int:
+    """Number of nodes that run: those that do not only compute constants."""
+    return sum(1 for v in model.nodes if v not in model.values.constant)
+
+
+def _inner_of(view: View, value: int) -> list[int]:
+    return [i for e in view.expansions(value) for i, _ in e.inner]
+
+
+def _near(view: View, changed: Sequence[int]) -> set[int]:
+    """Ids whose matches may be new: what is computed from a change, and siblings of what changed."""
+    level = set(changed)
+    for value in changed:
+        level.update(i for e in view.expansions(value) for i, _ in e.inner if i in view.owners)
+    near = set(level)
+    for value in list(level):
+        node = view.model.nodes.get(value)
+        for i in node.inputs if node else ():
+            if i is not None and len(view.users.get(i, ())) < 64:
+                near.update(view.users.get(i, ()))
+    for _ in range(_DEPTH):
+        level = {u for v in level for u in view.users.get(v, ())} - near
+        near |= level
+    return near
+
+
+def _stands(match: Match, touched: set[int], view: View) -> bool:
+    return not (match.used & touched) and all(
+        t in view.model.nodes or t in view.owners or t not in touched for t in match.binding.tensors.values()
+    )
+
+
+def _current(match: Match, view: View) -> bool:
+    """Whether the definitions that a match relies on are still the ones that it saw."""
+    nodes = view.model.nodes
+    for value, seen in match.seen:
+        node = nodes.get(value)
+        if node is None:
+            if value not in view.owners and value not in view.inner:
+                return False
+        elif node is not seen and node != seen:
+            return False
+    return all(o in nodes or o in view.owners for o in match.outputs)

@@ -1,0 +1,185 @@
+"""Applying a match to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from taso_py.graph.model import Model, Node
+from taso_py.ops.elementwise import Identity
+from taso_py.rules.build import Builder
+from taso_py.search.matcher import Match
+from taso_py.search.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A table after one step, and the ids whose definition is new in it."""
+
+    model: Model
+    changed: frozenset[int]
+    rule: str
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What one match changes: new definitions by id, and ids that become other names of existing values."""
+
+    new: Mapping[int, Node]
+    aliases: Mapping[int, int]
+
+
+def rewrite(view: View, match: Match) -> Rewrite | None:
+    """The table with the match's outputs replaced; None when nothing changes or a cycle would close.
+
+    A multi-output match whose inputs depend on its outputs is exactly such a cycle.
+    """
+    return rewrite_all(view, [match])
+
+
+def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
+    """The table with several matches of one rule applied at once; they must not rely on each other's outputs."""
+    new: dict[int, Node] = {}
+    aliases: dict[int, int] = {}
+    for match in matches:
+        change = _replacement(view, match)
+        if change is None:
+            return None
+        new.update(change.new)
+        aliases.update(change.aliases)
+    changed = _rebind_users(view.model, new, aliases)
+    changed = {v: n for v, n in changed.items() if view.model.nodes.get(v) != n}
+    if not any(v in view.model.nodes for v in changed) or _closes_cycle(view.model, changed):
+        return None
+    after = _live(view.model.rebind(changed))
+    outputs = tuple(o for m in matches for o in m.outputs)
+    return Rewrite(after, frozenset(v for v in changed if v in after.nodes), matches[0].rule.name, outputs)
+
+
+def _replacement(view: View, match: Match) -> Replacement | None:
+    model = view.model
+    builder = Builder(view.values, match.binding, match.rule.right, model.type(match.outputs[0]).dtype)
+    built = [builder.output(term) for term in match.rule.right.outputs]
+    new = _materialised(view, match)
+    new.update({v: n for v, n in builder.nodes.items() if v not in model.nodes and v not in new})
+    aliases: dict[int, int] = {}
+    for output, value in zip(match.outputs, built, strict=True):
+        if value == output:
+            return None
+        inside = any(value in n.inputs for v, n in builder.nodes.items() if v != value) or built.count(value) > 1
+        if value in builder.nodes and value not in model.nodes and not inside:
+            new[output] = builder.nodes[value]
+        else:
+            aliases[output] = value
+    return Replacement(_keep_origins(model, new), aliases)
+
+
+def flatten(view: View, value: int) -> Rewrite | None:
+    """f(f(a, b), c) as f(a, b, c) for an operator of variable arity: its binary law, applied once."""
+    model = view.model
+    node = model.nodes[value]
+    if not node.operator.expand(3):
+        return None
+    inputs: list[int | None] = []
+    for i in node.inputs:
+        inner = model.nodes.get(i) if i is not None else None
+        alone = inner is not None and inner.operator == node.operator and view.users.get(i or 0, ()) == (value,)
+        inputs.extend(inner.inputs if inner is not None and alone else (i,))
+    if len(inputs) == len(node.inputs):
+        return None
+    after = _live(model.rebind({value: replace(node, inputs=tuple(inputs), origin=None)}))
+    return Rewrite(after, frozenset({value}), f"{node.operator.onnx.lower()}-variadic", (value,))
+
+
+def _materialised(view: View, match: Match) -> dict[int, Node]:
+    """Nodes of the expansions that hold an output of the match: a virtual output becomes a real one."""
+    new: dict[int, Node] = {}
+    for output in match.outputs:
+        if output in view.owners:
+            owner, expansion = view.owners[output][0]
+            new[owner] = expansion.root
+            new.update({v: n for v, n in expansion.inner if v not in view.model.nodes})
+    for value in list(match.binding.tensors.values()):
+        _pull(view, value, new)
+    return new
+
+
+def _pull(view: View, value: int, new: dict[int, Node]) -> None:
+    """A tensor variable may be bound to a virtual value: it and what it needs become real."""
+    if value in view.model.nodes or value in new or value not in view.inner:
+        return
+    node = new[value] = view.inner[value]
+    for i in node.inputs:
+        if i is not None:
+            _pull(view, i, new)
+
+
+def _keep_origins(model: Model, new: Mapping[int, Node]) -> dict[int, Node]:
+    """A rebound id whose operator stays the same keeps its ONNX node's name, attributes and metadata."""
+    kept = {}
+    for value, node in new.items():
+        old = model.nodes.get(value)
+        same = old is not None and old.operator == node.operator and len(old.inputs) == len(node.inputs)
+        kept[value] = replace(node, origin=old.origin) if same and old is not None else node
+    return kept
+
+
+def _rebind_users(model: Model, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:
+    changed = dict(new)
+    if not aliases:
+        return changed
+    roots = set(model.roots)
+
+    def final(value: int) -> int:
+        while value in aliases:
+            value = aliases[value]
+        return value
+
+    everything = {**model.nodes, **new}
+    for value, node in everything.items():
+        if any(i in aliases for i in node.inputs):
+            inputs = tuple(final(i) if i is not None else None for i in node.inputs)
+            changed[value] = replace(node, inputs=inputs)
+    for output in aliases:
+        if output in roots:
+            changed[output] = Node(Identity(), (final(output),))
+    return changed
+
+
+def _closes_cycle(model: Model, changed: Mapping[int, Node]) -> bool:
+    """Whether a changed id now depends on itself (depth-first over the changed table)."""
+    state: dict[int, int] = {}
+    for start in changed:
+        stack = [(start, False)]
+        while stack:
+            value, leaving = stack.pop()
+            if leaving:
+                state[value] = 2
+                continue
+            seen = state.get(value)
+            if seen == 2:
+                continue
+            if seen == 1:
+                return True
+            state[value] = 1
+            stack.append((value, True))
+            node = changed.get(value) or model.nodes.get(value)
+            for i in node.inputs if node else ():
+                if i is not None:
+                    if state.get(i) == 1:
+                        return True
+                    if state.get(i) != 2:
+                        stack.append((i, False))
+    return False
+
+
+def _live(model: Model) -> Model:
+    reachable = model.reachable()
+    return Model(
+        model.values,
+        {v: n for v, n in model.nodes.items() if v in reachable},
+        model.roots,
+        model.outputs,
+        model.opset,
+    )

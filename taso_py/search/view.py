@@ -1,0 +1,200 @@
+"""A model table as the matcher sees it: with composite operators looked through.
+
+A composite value has, besides the node that computes it, *expansions*: equivalent definitions that canonical rules
+(and `Operator.expand` for variable arity) give.  Expansions exist only in the view; a rewrite that used one puts it
+into the table.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taso_py.errors import TypingError
+from taso_py.graph.model import Model, Node, Opaque, Values
+from taso_py.ops.operator import Operator
+
+ConstantReader = Callable[[int, Mapping[int, Node]], npt.NDArray[np.generic]]
+"""Value of a constant id in a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """An equivalent definition of a value: its node, and the inner nodes that the definition needs."""
+
+    root: Node
+    inner: tuple[tuple[int, Node], ...]
+    rule: str
+
+
+Expander = Callable[["View", int, Node], Iterable[Expansion]]
+
+
+@dataclass(slots=True)
+class View:
+    """Definitions, users and constants of one table; ``expander`` gives expansions, memoised by (id, node)."""
+
+    model: Model
+    expander: Expander
+    read_constant: ConstantReader
+    memo: dict[tuple[int, Node], tuple[Expansion, ...]]
+    tame: dict[int, bool]
+    users: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
+    inner: dict[int, Node] = field(default_factory=dict)
+    by_operator: dict[type, tuple[int, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: Model, expander: Expander, read_constant: ConstantReader) -> View:
+        """The view of a table."""
+        view = View(model, expander, read_constant, {}, {})
+        for value, node in model.order():
+            view._enter(value, node)
+        return view
+
+    @property
+    def values(self) -> Values:
+        """What is known of the ids."""
+        return self.model.values
+
+    def after(self, model: Model) -> View:
+        """The view of a table that differs from this one in a few nodes; the rest is shared."""
+        view = View(
+            model,
+            self.expander,
+            self.read_constant,
+            self.memo,
+            self.tame,
+            dict(self.users),
+            dict(self.owners),
+            dict(self.inner),
+            dict(self.by_operator),
+        )
+        old, new = self.model.nodes, model.nodes
+        gone = [(v, n) for v, n in old.items() if new.get(v) is not n]
+        for value, node in gone:
+            view._leave(value, node)
+        for value, node in new.items():
+            if old.get(value) is not node:
+                view._enter(value, node)
+        return view
+
+    def _enter(self, value: int, node: Node) -> None:
+        self._link(value, node)
+        for expansion in self.expansions(value):
+            self._link(value, expansion.root)
+            for inner, inner_node in expansion.inner:
+                if inner in self.model.nodes:
+                    continue
+                self.inner[inner] = inner_node
+                if inner not in self.values.constant:
+                    self.owners[inner] = (*self.owners.get(inner, ()), (value, expansion))
+                    self._link(inner, inner_node)
+
+    def _leave(self, value: int, node: Node) -> None:
+        self._unlink(value, node)
+        for expansion in self.memo.get((value, node), ()):
+            self._unlink(value, expansion.root)
+            for inner, inner_node in expansion.inner:
+                owners = tuple(o for o in self.owners.get(inner, ()) if o[0] != value)
+                if owners:
+                    self.owners[inner] = owners
+                elif self.owners.pop(inner, None) and inner not in self.model.nodes:
+                    self._unlink(inner, inner_node)
+
+    def _link(self, value: int, node: Node) -> None:
+        for i in dict.fromkeys(node.inputs):
+            if i is not None and value not in self.users.get(i, ()):
+                self.users[i] = (*self.users.get(i, ()), value)
+        kind = type(node.operator)
+        if value not in self.by_operator.get(kind, ()):
+            self.by_operator[kind] = (*self.by_operator.get(kind, ()), value)
+
+    def _unlink(self, value: int, node: Node) -> None:
+        for i in dict.fromkeys(node.inputs):
+            if i is not None and i in self.users:
+                self.users[i] = tuple(u for u in self.users[i] if u != value)
+        kind = type(node.operator)
+        self.by_operator[kind] = tuple(u for u in self.by_operator.get(kind, ()) if u != value)
+
+    def expansions(self, value: int) -> tuple[Expansion, ...]:
+        """Equivalent definitions of a value of the table."""
+        node = self.model.nodes.get(value)
+        if node is None or isinstance(node.operator, Opaque) or value in self.values.constant:
+            return ()
+        key = (value, node)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = (*_variadic(self.values, node), *self.expander(self, value, node))
+        return found
+
+    def constant(self, value: int) -> npt.NDArray[np.generic] | None:
+        """The value of an id that depends on fixed initializers only; None for any other."""
+        if value not in self.values.constant:
+            return None
+        return self.read_constant(value, ChainMap(dict(self.model.nodes), self.inner))
+
+    def is_tame(self, value: int) -> bool:
+        """Whether no source of a constant holds NaN, an infinity, or a number so large that it stands for one."""
+        node = self.model.nodes.get(value) or self.inner.get(value)
+        if node is not None:
+            return all(self.is_tame(i) for i in node.inputs if i is not None)
+        known = self.tame.get(value)
+        if known is None:
+            known = self.tame[value] = _is_tame(self.constant(value))
+        return known
+
+    def definitions(self, value: int) -> list[Node]:
+        """The nodes that compute a value, expansions last."""
+        node = self.model.nodes.get(value)
+        if node is None:
+            inner = self.inner.get(value)
+            return [inner] if inner is not None else []
+        return [node, *(e.root for e in self.expansions(value))]
+
+
+_HUGE = 1e30
+
+
+def _is_tame(array: npt.NDArray[np.generic] | None) -> bool:
+    if array is None or array.size == 0 or not np.issubdtype(array.dtype, np.floating):
+        return True
+    return bool(np.all(np.abs(array) <= _HUGE))  # false for NaN
+
+
+def _variadic(values: Values, node: Node) -> list[Expansion]:
+    found = []
+    for operator, arguments in node.operator.expand(len(node.inputs)):
+        inner: dict[int, Node] = {}
+        try:
+            root = _nested(values, operator, arguments, node.inputs, inner)
+        except TypingError:
+            continue
+        found.append(Expansion(root, tuple(inner.items()), "variadic"))
+    return found
+
+
+def _nested(
+    values: Values,
+    operator: Operator,
+    arguments: Sequence[Any],
+    inputs: Sequence[int | None],
+    inner: dict[int, Node],
+) -> Node:
+    ids = []
+    for argument in arguments:
+        if isinstance(argument, int):
+            ids.append(inputs[argument])
+            continue
+        node = _nested(values, argument[0], argument[1], inputs, inner)
+        types = [values.types[i] for i in node.inputs if i is not None]
+        value = values.intern(node, node.operator.infer(*types))
+        inner[value] = node
+        ids.append(value)
+    types = [values.types[i] for i in ids if i is not None]
+    return Node(operator.normal(*types), tuple(ids))

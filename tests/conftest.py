@@ -1,0 +1,82 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[1]
+
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def cli_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command-line test: this checkout importable, no SUPEROPT_* setting inherited."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SUPEROPT_")}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return kept | {"PYTHONPATH": path} | dict(extra or {})
+
+
+@pytest.fixture
+def run_cli(tmp_path: Path) -> RunCli:
+    """Run `python -m taso_py ARGUMENTS` as a real process, by default in a temporary folder."""
+
+    def run(
+        *arguments: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 120,
+        preexec: Callable[[], None] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        cache = {"SUPEROPT_CACHE": str(tmp_path.parent / f"{tmp_path.name}-cache.sqlite")}
+        return subprocess.run(
+            [sys.executable, "-m", "taso_py", *map(str, arguments)],
+            cwd=cwd or tmp_path,
+            env=cli_environment(cache | dict(env or {})),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            preexec_fn=preexec,
+        )
+
+    return run
+
+
+def tiny_network() -> onnx.ModelProto:
+    """Conv -> BatchNormalization -> Relu on x[1, 3, 8, 8]; opset 17."""
+    generator = np.random.default_rng(0)
+    weights = {
+        "w": generator.normal(size=(4, 3, 3, 3)),
+        "scale": generator.uniform(0.5, 1.5, size=4),
+        "bias": generator.normal(size=4),
+        "mean": generator.normal(size=4),
+        "var": generator.uniform(0.5, 1.5, size=4),
+    }
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+            helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "var"], ["b"], name="norm"),
+            helper.make_node("Relu", ["b"], ["y"], name="relu"),
+        ],
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def tiny_model(tmp_path: Path) -> Path:
+    """`tiny_network` saved as model.onnx in the temporary folder."""
+    path = tmp_path / "model.onnx"
+    onnx.save(tiny_network(), path)
+    return path
