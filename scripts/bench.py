@@ -105,9 +105,7 @@ def speedup(rounds: Sequence[Sequence[float]], before: int, after: int) -> Inter
     return bootstrap_interval([row[before] / row[after] for row in rounds])
 
 
-def assess(
-    model: Path, name: str, runs: Sequence[ToolRun], reference: Path | None, settings: Settings
-) -> Row:
+def assess(model: Path, name: str, runs: Sequence[ToolRun], reference: Path | None, settings: Settings) -> Row:
     """Time all distinct files of one model and put the figures together; ``runs[0]`` is ours."""
     files = [model, *(run.output for run in runs if run.output and not run.same_bytes)]
     files += [reference] if reference else []
@@ -148,23 +146,26 @@ def bench_model(model: Path, settings: Settings) -> Row:
         run_onnxslim(model, target("onnxslim")),
     ]
     for run in runs:
-        click.echo(
-            f"{name}: {run.tool} {run.seconds:.1f} s{f', {run.failure}' * bool(run.failure)}", err=True
-        )
+        click.echo(f"{name}: {run.tool} {run.failure or 'done'} ({run.seconds:.1f} s)", err=True)
     reference = zoo.reference_path(model)
     return assess(model, name, runs, reference if reference.is_file() else None, settings)
 
 
 def locate(name: str, zoo_dir: Path) -> Path:
-    """The file of a zoo name, exported first if it is missing, or the path of a model given as such."""
+    """The file of a zoo name, exported first if it is missing; any other name is a path already."""
     if name in zoo.ZOO:
         zoo_dir.mkdir(parents=True, exist_ok=True)
         if not (zoo_dir / f"{name}.onnx").is_file():
             zoo.export(name, zoo_dir)
         return zoo_dir / f"{name}.onnx"
-    if not Path(name).is_file():
-        raise click.UsageError(f"{name!r} is neither a file nor in the zoo; scripts/zoo.py --list prints it")
     return Path(name)
+
+
+def require_known(names: Sequence[str]) -> None:
+    """Raise click.UsageError for a name that is neither in the zoo nor a file, before anything is run."""
+    for name in names:
+        if name not in zoo.ZOO and not Path(name).is_file():
+            raise click.UsageError(f"{name!r} is neither a file nor in the zoo; see scripts/zoo.py --list")
 
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -184,6 +185,7 @@ def main(
     names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float,
     threads: int | None, time_budget: float, extra: str,
 ) -> None:  # fmt: skip
+    require_known(names)
     options = ("--time-budget", f"{time_budget:g}", *shlex.split(extra))
     settings = Settings(out, zoo_dir, rounds, threads or available_threads(), block, options)
     out.mkdir(parents=True, exist_ok=True)

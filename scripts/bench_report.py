@@ -140,9 +140,7 @@ def markdown(rows: Sequence[Row], environment: dict[str, Any]) -> str:
 
 def to_dict(rows: Sequence[Row], environment: dict[str, Any]) -> dict[str, Any]:
     """The whole bench as plain values."""
-    models = [
-        dataclasses.asdict(row) | {"verdict": row.verdict.value, "missed": list(row.missed)} for row in rows
-    ]
+    models = [dataclasses.asdict(row) | {"verdict": row.verdict.value, "missed": list(row.missed)} for row in rows]
     return {"schema": "superopt.zoo-bench/1", "environment": environment, "models": models}
 
 

@@ -49,16 +49,12 @@ def run_ours(model_file: Path, output: Path, *, threads: int, options: Sequence[
 
 def run_onnxsim(model_file: Path, output: Path) -> ToolRun:
     """``onnxsim IN OUT`` with its defaults."""
-    return run_tool(
-        "onnxsim", [sys.executable, "-m", "onnxsim", str(model_file), str(output)], model_file, output
-    )
+    return run_tool("onnxsim", [sys.executable, "-m", "onnxsim", str(model_file), str(output)], model_file, output)
 
 
 def run_onnxslim(model_file: Path, output: Path) -> ToolRun:
     """``onnxslim IN OUT`` with its defaults."""
-    return run_tool(
-        "onnxslim", [sys.executable, "-m", "onnxslim", str(model_file), str(output)], model_file, output
-    )
+    return run_tool("onnxslim", [sys.executable, "-m", "onnxslim", str(model_file), str(output)], model_file, output)
 
 
 def run_tool(tool: str, command: Sequence[str], model_file: Path, output: Path) -> ToolRun:

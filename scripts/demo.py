@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import onnx
-from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
 if __package__ in (None, ""):
@@ -21,7 +20,7 @@ from taso_py.errors import SuperoptError  # noqa: E402
 from taso_py.report.content import Table, conditions, interval, milliseconds  # noqa: E402
 from taso_py.report.document import write_report  # noqa: E402
 from taso_py.report.progress import PlainProgress  # noqa: E402
-from taso_py.report.terminal import sentence, table  # noqa: E402
+from taso_py.report.terminal import render, sentence, table  # noqa: E402
 from taso_py.result import Result  # noqa: E402
 
 NAMES = ("nasrnn", "mobileone_s0")
@@ -39,7 +38,7 @@ def optimise(name: str) -> Result:
     result = result.save(OUTPUT / f"{name}.superopt.onnx", force=True)
     for suffix in (".json", ".md", ".html"):
         write_report(result, OUTPUT / f"{name}.report{suffix}")
-    print(sentence(result), flush=True)
+    print("\n".join((sentence(result), *result.notes)), flush=True)
     return result
 
 
@@ -53,12 +52,12 @@ def summary(results: list[Result]) -> Table:
             milliseconds(result.latency_after_ms),
             interval(result) if result.improved else "not improved",
             "" if result.max_rel_error is None else f"{result.max_rel_error:.1e}",
-            ", ".join(f"{rule.name} x{rule.sites}" for rule in result.rules),
+            str(sum(rule.sites for rule in result.rules)),
         )
         for result in results
     )
-    header = ("network", "nodes", "before", "after", "times faster", "relative error", "rules")
-    return Table("Results", header, rows, frozenset({1, 2, 3, 4, 5}))
+    header = ("network", "nodes", "before", "after", "times faster", "relative error", "rewrites")
+    return Table("Results", header, rows, frozenset(range(1, 7)))
 
 
 def main() -> int:
@@ -69,8 +68,9 @@ def main() -> int:
     except SuperoptError as error:
         print(f"demo: error: {error}", file=sys.stderr)
         return error.exit_code
-    Console().print(table(summary(results)))
-    print(f"{conditions(results[0])}: the speed-ups hold for these")
+    print(render(table(summary(results))))
+    for name, result in zip(NAMES, results, strict=True):
+        print(f"{name}: {conditions(result)}")
     print(f"models and reports: {OUTPUT}")
     return 0
 

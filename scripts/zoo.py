@@ -97,9 +97,7 @@ def verify(model_file: Path) -> int:
         if not np.isfinite(value).all():
             raise click.ClickException(f"{model_file}: output {name!r} is not finite; scale its weights down")
         if not value.any():
-            raise click.ClickException(
-                f"{model_file}: output {name!r} is all zero; its weights are degenerate"
-            )
+            raise click.ClickException(f"{model_file}: output {name!r} is all zero; its weights are degenerate")
     return len(model.graph.node)
 
 
@@ -136,9 +134,7 @@ def _print_list() -> None:
 # click rewraps help paragraphs unless they begin with a backspace character.
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=DEFAULT_OUT, show_default=True
-)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DEFAULT_OUT, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="Export every network.")
 @click.option("--list", "listing", is_flag=True, help="List the networks and stop.")
 @click.option("--force", is_flag=True, help="Write files again that exist already.")

@@ -163,9 +163,7 @@ def export_gpt2() -> onnx.ModelProto:
     torch, transformers = _require("torch"), _require("transformers")
     torch.manual_seed(SEED)
     config = transformers.GPT2Config(n_layer=4, use_cache=False, attn_implementation="eager")
-    return _export_text(
-        transformers.GPT2Model(config).eval(), (_token_ids(config.vocab_size),), ["input_ids"]
-    )
+    return _export_text(transformers.GPT2Model(config).eval(), (_token_ids(config.vocab_size),), ["input_ids"])
 
 
 def export_llama() -> onnx.ModelProto:
@@ -176,6 +174,4 @@ def export_llama() -> onnx.ModelProto:
         hidden_size=1024, intermediate_size=2816, num_hidden_layers=4, num_attention_heads=16,
         num_key_value_heads=4, vocab_size=8192, use_cache=False, attn_implementation="eager",
     )  # fmt: skip
-    return _export_text(
-        transformers.LlamaModel(config).eval(), (_token_ids(config.vocab_size),), ["input_ids"]
-    )
+    return _export_text(transformers.LlamaModel(config).eval(), (_token_ids(config.vocab_size),), ["input_ids"])

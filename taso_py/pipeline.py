@@ -12,10 +12,11 @@ import onnx
 
 from taso_py.artifact import Artifact, CopiedFile, GivenProto, external_locations
 from taso_py.backend.client import Worker
+from taso_py.backend.pool import WorkerPool, lent
 from taso_py.backend.race import race
 from taso_py.backend.runtime import cpu_name, require_runtime
 from taso_py.backend.timing import Confirmation, confirm
-from taso_py.candidates import Candidate, Workshop, shortlist, work_folder
+from taso_py.candidates import Candidate, Workshop, rule_reports, shortlist, work_folder
 from taso_py.check.check import Checker
 from taso_py.check.oracle import Limits as CheckLimits
 from taso_py.cost.cache import Cache
@@ -27,12 +28,12 @@ from taso_py.graph.types import BYTES
 from taso_py.inspection import inspect
 from taso_py.options import Options
 from taso_py.progress import Progress
-from taso_py.result import Result, RuleReport
+from taso_py.result import Result
 from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
 from taso_py.search.canonical import Canonical
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import Backtracking, Exhaustive, Found, Limits, State, StopReason
+from taso_py.search.strategy import Backtracking, Exhaustive, Found, Limits, StopReason
 from taso_py.search.view import View
 from taso_py.setting import Setting, prepare, weight_bytes
 from taso_py.stop import StopFlag
@@ -45,8 +46,8 @@ _SEARCH_SHARE, _CHECK_SHARE = 0.60, 0.15
 _RACED = 6
 """Candidates that are checked and raced."""
 _CONFIRM_ROUNDS = 15
-_UNTIMED_STATES = 40
-"""States that a search without timing explores."""
+_UNTIMED_STATES = 300
+"""States that a search without timing builds."""
 _FILE_GROWTH = 0.1
 """Largest growth of the weights, as a share of the original's."""
 
@@ -79,18 +80,28 @@ class _Clock:
         return time.monotonic() - self.begin
 
 
-def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Progress, stop: StopFlag) -> Result:
-    """The fastest checked rewrite of ``source`` that a fresh measurement confirms; else ``source`` itself."""
+def optimize(
+    source: Path | onnx.ModelProto,
+    options: Options,
+    *,
+    progress: Progress,
+    stop: StopFlag,
+    pool: WorkerPool | None = None,
+) -> Result:
+    """The fastest checked rewrite of ``source`` that a fresh measurement confirms; else ``source`` itself.
+
+    ``pool`` lends its workers to the run, the checker's included, and keeps them alive for the next one.
+    """
     clock = _Clock(options.time_budget_s)
     require_runtime()
     progress.phase("load")
     library = load_rules(options.rules, options.only, options.disable)
     setting = prepare(source, options)
     clock.lap("load")
-    with Worker(setting.config) as worker:
+    with lent(pool, setting.config) as worker:
         baseline = _baseline(worker, setting, options)
         clock.lap("baseline")
-        job = _Job(source, options, setting, library, worker, clock, progress, stop, baseline)
+        job = _Job(source, options, setting, library, worker, clock, progress, stop, baseline, pool is not None)
         if setting.loaded.unsupported is not None:
             return job.unchanged("unsupported", f"returned unchanged: {setting.loaded.unsupported}")
         if options.race and baseline is not None and clock.left() < _race_seconds(baseline, setting):
@@ -140,6 +151,8 @@ class _Job:
     progress: Progress
     stop: StopFlag
     baseline: float | None
+    shared_worker: bool = False
+    """Whether the checker uses the same worker, instead of one that knows nothing of the search."""
     roofline: Roofline = field(init=False)
 
     def __post_init__(self) -> None:
@@ -220,6 +233,7 @@ class _Job:
                 flops=self.roofline.flops(setting.loaded.model),
             ),
             facts=setting.facts,
+            worker=self.worker if self.shared_worker else None,
         )
 
     def workshop(self, checker: Checker, folder: Path) -> Workshop:
@@ -352,7 +366,7 @@ class _Job:
             tolerance=report.tolerance,
             nodes_after=len(winner.artifact.model.graph),
             flops_after=int(self.roofline.flops(state.model)),
-            rules=_rule_reports(state, self.library, start),
+            rules=rule_reports(state, self.library.all(), start),
             notes=report.warnings,
         )
         if confirmed is None:
@@ -365,21 +379,6 @@ class _Job:
             latency_before_ms=confirmed.before_ms,
             latency_after_ms=confirmed.after_ms,
         )
-
-
-def _rule_reports(state: State, library: Library, start: float) -> tuple[RuleReport, ...]:
-    """Rules of a trace with their sites and their share of the original's cost, in the order of first use."""
-    ids = {rule.name: rule for rule in library.all()}
-    sites: dict[str, int] = {}
-    gains: dict[str, float] = {}
-    for step in state.trace:
-        sites[step.rule] = sites.get(step.rule, 0) + len(step.sites)
-        gains[step.rule] = gains.get(step.rule, 0.0) + (step.before - step.after) / start
-    reports = []
-    for name, count in sites.items():
-        rule = ids.get(name) or ids.get(name.removesuffix("-reversed"))
-        reports.append(RuleReport(name, rule.id if rule else "", rule.status if rule else "", count, gains[name]))
-    return tuple(reports)
 
 
 def _sources(path: Path | None) -> tuple[Path, ...]:

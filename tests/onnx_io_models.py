@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,8 @@ def node(op_type: str, inputs: str, outputs: str, **attributes: object) -> onnx.
     return helper.make_node(op_type, names, outputs.split(), **attributes)
 
 
-def run(proto: onnx.ModelProto | bytes, feeds: Mapping[str, Array]) -> list[object]:
-    """Outputs of ONNX Runtime with its optimiser off."""
+def session(proto: onnx.ModelProto | bytes) -> Callable[[Mapping[str, Array]], list[object]]:
+    """The model in ONNX Runtime with its optimiser off, as a function from feeds to outputs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -55,8 +55,13 @@ def run(proto: onnx.ModelProto | bytes, feeds: Mapping[str, Array]) -> list[obje
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     content = proto if isinstance(proto, bytes) else proto.SerializeToString()
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(feeds)))
+    opened = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return lambda feeds: list(opened.run(None, dict(feeds)))
+
+
+def run(proto: onnx.ModelProto | bytes, feeds: Mapping[str, Array]) -> list[object]:
+    """Outputs of ONNX Runtime with its optimiser off."""
+    return session(proto)(feeds)
 
 
 def documented() -> onnx.ModelProto:

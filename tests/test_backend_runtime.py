@@ -81,12 +81,6 @@ def test_cgroup_v1_quota_limits_threads(tmp_path: Path, quota: str, expected: in
     assert found == (cpus() if expected is None else min(cpus(), expected))
 
 
-def test_provider_names() -> None:
-    assert runtime.provider_name("cpu") == "CPUExecutionProvider"
-    assert runtime.provider_name("CUDA") == "CUDAExecutionProvider"
-    assert runtime.provider_name("MyExecutionProvider") == "MyExecutionProvider"
-
-
 def test_cpu_name_is_the_kernels(tmp_path: Path) -> None:
     write(tmp_path / "cpuinfo", "processor\t: 0\nmodel name\t: Good CPU @ 2 GHz\n")
     assert runtime.cpu_name(tmp_path / "cpuinfo") == "Good CPU @ 2 GHz"

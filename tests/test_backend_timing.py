@@ -20,7 +20,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.race import race
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
-from taso_py.backend.timing import Confirmation, bench, confirm, rounds_seconds
+from taso_py.backend.timing import Confirmation, bench, confirm
 from taso_py.errors import ModelError, UsageError, WorkerError
 
 NEVER = float("inf")
@@ -177,7 +177,6 @@ def test_small_statistics() -> None:
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
     found = percentiles(list(range(101)))
     assert (found.p50, found.p90, found.p99) == (50, 90, 99)
-    assert rounds_seconds([0.1, 1.0], rounds=12, block_s=0.25) == pytest.approx(12 * (0.35 + 2))
 
 
 @pytest.mark.parametrize(

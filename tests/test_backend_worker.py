@@ -62,6 +62,8 @@ def test_info_and_signature(worker: Worker) -> None:
         ("double", np.array([1e300, -1e-300])),
         ("float16", np.array([1, 65504], np.float16)),
         ("bfloat16", np.array([1, -3], ml_dtypes.bfloat16)),
+        ("bfloat16", np.array(5, ml_dtypes.bfloat16)),
+        ("float8e4m3fn", np.array([1, -3], ml_dtypes.float8_e4m3fn)),
         ("int64", np.array([-(2**62), 7])),
         ("uint8", np.array([0, 255], np.uint8)),
         ("bool", np.array([True, False])),
@@ -70,7 +72,10 @@ def test_info_and_signature(worker: Worker) -> None:
     ],
 )
 def test_every_element_type_comes_back_as_it_went(worker: Worker, kind: str, array: np.ndarray) -> None:
-    found = run_text(worker, f"g ({kind}[N] x) => ({kind}[N] y) {{ y = Identity(x) }}", {"x": array})["y"]
+    shape = ",".join(map(str, array.shape))
+    shaped = f"{kind}[{shape}]" if shape else kind
+    text = f"g ({shaped} x) => ({shaped} y) {{ y = Identity(x) }}"
+    found = run_text(worker, text, {"x": array}, opset=19, ir=9)["y"]
     assert found.dtype == array.dtype
     assert found.shape == array.shape
     assert found.tobytes() == array.tobytes() or found.tolist() == array.tolist()
@@ -85,6 +90,21 @@ def test_types_that_numpy_lacks_are_read(worker: Worker) -> None:
     i4 = run_text(worker, cast.format("int4", 22), {"x": x}, opset=21, ir=10)["y"]
     assert i4.dtype == ml_dtypes.int4
     assert i4.astype(np.int8).tolist() == [1, -2, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "opset", "ir"),
+    [
+        ("int4", np.array([[1, -3, 7], [0, -8, 2]], ml_dtypes.int4), 21, 10),
+        ("uint4", np.array([[15, 0, 9]], ml_dtypes.uint4), 21, 10),
+        ("int2", np.array([[1, -2, 0, -1, 1]], ml_dtypes.int2), 25, 13),
+    ],
+)
+def test_packed_types_are_fed(worker: Worker, kind: str, array: np.ndarray, opset: int, ir: int) -> None:
+    rows, columns = array.shape
+    text = f"g ({kind}[{rows},{columns}] x) => (float[{rows},{columns}] y) {{ y = Cast<to=1>(x) }}"
+    found = run_text(worker, text, {"x": array}, opset=opset, ir=ir)["y"]
+    assert found.tolist() == array.astype(np.float32).tolist()
 
 
 def test_sequences_and_optionals(worker: Worker) -> None:

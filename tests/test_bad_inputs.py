@@ -55,17 +55,13 @@ def text(folder: Path) -> None:
 
 def no_external_data(folder: Path) -> None:
     path = folder / "model.onnx"
-    onnx.save_model(
-        tiny_network(), path, save_as_external_data=True, location="weights.bin", size_threshold=0
-    )
+    onnx.save_model(tiny_network(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     (folder / "weights.bin").unlink()
 
 
 def short_external_data(folder: Path) -> None:
     path = folder / "model.onnx"
-    onnx.save_model(
-        tiny_network(), path, save_as_external_data=True, location="weights.bin", size_threshold=0
-    )
+    onnx.save_model(tiny_network(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     (folder / "weights.bin").write_bytes(b"\0" * 8)
 
 
@@ -132,6 +128,7 @@ class Case:
     prepare: Prepare
     arguments: str
     says: str
+    """What the line must name; " | " separates alternatives."""
 
     def __str__(self) -> str:
         return f"{self.prepare.__name__} {self.arguments}".strip()
@@ -145,9 +142,9 @@ CASES = (
     Case(3, text, "", "model.onnx"),
     Case(3, no_graph, "", "model.onnx"),
     Case(3, no_external_data, "", "weights.bin"),
-    Case(3, short_external_data, "", "model.onnx"),
+    Case(3, short_external_data, "", "weights.bin | out of bounds"),
     Case(3, opset_too_new, "", "999"),
-    Case(3, cyclic, "", "model.onnx"),
+    Case(3, cyclic, "", "cycl"),
     Case(3, dangling, "", "nobody_makes_this"),
     Case(3, ill_typed, "", "model.onnx"),
     Case(3, unknown_operator, "", "Magic"),
@@ -190,7 +187,7 @@ CASES = (
 def assert_refused(result: subprocess.CompletedProcess[str], code: int, says: str) -> None:
     assert result.stderr.count("\n") == 1, result.stderr
     assert result.stderr.startswith("superopt: error: ")
-    assert says in result.stderr
+    assert any(words in result.stderr for words in says.split(" | "))
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
     assert result.returncode == code

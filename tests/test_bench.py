@@ -129,9 +129,7 @@ def test_assess_pairs_tools_with_their_figures(
     """With invented times every ratio is known: original 6, ours 3, onnxslim 4, reference 2 seconds."""
     ours, slim, reference = tmp_path / "ours.onnx", tmp_path / "slim.onnx", zoo.reference_path(model)
     seconds = {model: 6.0, ours: 3.0, slim: 4.0, reference: 2.0}
-    monkeypatch.setattr(
-        bench, "time_together", lambda files, *_: ([[seconds[file] for file in files]] * 20, {})
-    )
+    monkeypatch.setattr(bench, "time_together", lambda files, *_: ([[seconds[file] for file in files]] * 20, {}))
     runs = [
         ToolRun("superopt", ours, 1.0, 5, result={"improved": True}),
         ToolRun("onnxsim", None, 1.0, failure="exit 1: no"),
@@ -182,11 +180,22 @@ def test_the_command_writes_its_files_and_its_exit_code_tells(
 
 def test_bad_arguments_are_usage_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(bench.main, []).exit_code == 2
     assert CliRunner().invoke(bench.main, ["nasrnn", "--rounds", "19"]).exit_code == 2
-    done = CliRunner().invoke(bench.main, ["no_such_model"])
+    done = CliRunner().invoke(bench.main, ["nasrnn", "no_such_model"])
     assert done.exit_code == 2
-    assert "neither a file nor in the zoo" in done.output
+    assert "'no_such_model' is neither a file nor in the zoo" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_names_the_whole_zoo_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = {name: zoo.Entry("built in code", NETWORKS[name]) for name in ("tiny_mlp", "tiny_cnn")}
+    monkeypatch.setattr(zoo, "ZOO", built)
+    fake_tools(monkeypatch, lambda *_: ToolRun("superopt", None, 0.0, failure="exit 70: broken"))
+    folders = ["--out", str(tmp_path / "out"), "--zoo", str(tmp_path / "zoo")]
+    done = CliRunner().invoke(bench.main, [*folders, "--block", "0.001", "--threads", "1"])
+    assert done.exit_code == 1, done.output
+    models = json.loads((tmp_path / "out" / "bench.json").read_text())["models"]
+    assert [m["model"] for m in models] == ["tiny_mlp", "tiny_cnn"]
 
 
 def test_a_missing_zoo_model_is_exported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,12 @@ def test_the_sentence_of_an_improvement() -> None:
     )
 
 
+def test_a_wide_interval_is_called_noisy() -> None:
+    noisy = dataclasses.replace(IMPROVED, speedup=5.67, speedup_low=3.85, speedup_high=9.15)
+    assert "noisy measurement, 95 % interval 3.85 to 9.15" in sentence(noisy)
+    assert "noisy" not in sentence(IMPROVED)
+
+
 def test_the_sentence_of_no_improvement_claims_none() -> None:
     text = sentence(dataclasses.replace(IMPROVED, improved=False))
     assert text.startswith("resnext50.onnx: not improved")

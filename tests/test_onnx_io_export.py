@@ -10,6 +10,8 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx_io_models import Array, half_precision, model, node, old_ir, run, unsorted, value, weight, with_if
 
+from scripts.feeds import random_feeds
+from scripts.networks import NETWORKS
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node
 from taso_py.onnx_io.contract import check_contract
@@ -151,6 +153,17 @@ def test_folding_is_exact_and_drops_what_nothing_needs() -> None:
     exact = numpy_helper.to_array(a).astype(np.float64) @ numpy_helper.to_array(b).astype(np.float64)
     np.testing.assert_array_equal(numpy_helper.to_array(proto.graph.initializer[0]), exact.astype(np.float32))
     same(before, proto, {"x": normal(2, 6)}, 1e-5)
+
+
+def test_a_weight_that_takes_too_long_to_fold_is_computed_at_run_time() -> None:
+    nodes = [node("Expand", "w shape", "e"), node("ReduceMax", "e", "m", keepdims=0), node("Mul", "x m", "y")]
+    constants = [weight("w", np.arange(2048)), weight("shape", [2048, 2048], np.int64)]
+    before = model(nodes, [value("x", [2])], [value("y", [2])], constants)
+    r = Rewrite(before)
+    r.bind("m", op("ReduceMax", axes=(0, 1), keepdims=0), r["e"])
+    proto = r.export()
+    assert kinds(proto) == ["Expand", "ReduceMax", "Mul"]
+    same(before, proto, {"x": normal(2)})
 
 
 def test_folding_reports_values_that_overflow() -> None:
@@ -417,3 +430,65 @@ def test_fragments_refuse_opaque_nodes_unknown_sizes_and_gaps() -> None:
         fragment(nodes[-1:], [loaded.ids["f"]], [y], loaded.values, 17)
     with pytest.raises(TypingError, match="neither an input nor computed"):
         fragment(nodes[-1:], [], [y], loaded.values, 17, sizes={"n": 2})
+
+
+# --- any part of a network written anew
+
+
+_SMALL = {
+    "tiny_cnn": {},
+    "tiny_mlp": {},
+    "lstm": {"hidden": 8},
+    "nasrnn": {"hidden": 8, "steps": 2},
+    "bert_lora": {"layers": 1, "hidden": 16, "heads": 2, "sequence": 5, "vocabulary": 11, "rank": 2},
+}
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 1.0])
+@pytest.mark.parametrize("name", _SMALL)
+def test_networks_written_anew_compute_the_same(name: str, share: float) -> None:
+    before = NETWORKS[name](**_SMALL[name])
+    loaded = load(before)
+    random = np.random.default_rng(len(name))
+    chosen = {
+        i: Node(n.operator, n.inputs)
+        for i, n in loaded.model.nodes.items()
+        if isinstance(n.operator, Operator) and random.random() < share
+    }
+    assert chosen
+    assert [str(n) for n in chosen.values() if not writable(n, loaded.model)] == []
+    exported = export(loaded, loaded.model.rebind(chosen))
+    assert check_contract(before, exported) == []
+    same(before, onnx.ModelProto.FromString(serialize(exported)), random_feeds(before))
+
+
+@pytest.mark.parametrize("name", _SMALL)
+def test_every_node_of_a_network_alone_is_a_fragment_that_runs(name: str) -> None:
+    loaded = load(NETWORKS[name](**_SMALL[name]))
+    values, tried = loaded.values, 0
+    for result, table_node in loaded.model.order():
+        if not isinstance(table_node.operator, Operator) or result in values.constant:
+            continue
+        inputs = [i for i in dict.fromkeys(table_node.inputs) if i is not None and i not in values.constant]
+        part = fragment([(result, table_node)], inputs, [result], values, loaded.model.opset)
+        feeds = random_feeds(part)
+        (found,) = run(part, feeds)
+        assert np.shape(found) == values.types[result].dims
+        assert np.isfinite(np.asarray(found, np.float64)).all(), str(table_node.operator)
+        tried += 1
+    assert tried > 10
+
+
+def test_symbolic_attributes_take_the_sizes_given() -> None:
+    proto = model(
+        [node("Shape", "x", "s"), node("Concat", "s one", "t", axis=0), node("Reshape", "x t", "y")],
+        [value("x", ["n", "m"])],
+        [value("y", None)],
+        [weight("one", [1], np.int64)],
+    )
+    loaded = load(proto)
+    y = loaded.ids["y"]
+    nodes = [(y, loaded.model.nodes[y])]
+    part = fragment(nodes, [loaded.ids["x"]], [y], loaded.values, 17, sizes={"n": 3, "m": 4})
+    (found,) = run(part, {f"v{loaded.ids['x']}": normal(3, 4)})
+    assert np.shape(found) == (3, 4, 1)

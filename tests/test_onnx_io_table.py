@@ -108,6 +108,7 @@ def test_opaque_nodes_and_what_they_read() -> None:
     assert isinstance(branch.operator, Opaque)
     assert set(branch.inputs) == {loaded.ids[n] for n in ("flag", "a", "w")}
     assert loaded.opaque == {"If": 1}
+    assert shown(loaded, "y") == "float32[y.0]"  # what the branches state is not trusted
 
 
 @pytest.mark.parametrize("build", [with_functions, with_custom_domain])
@@ -164,9 +165,7 @@ def test_every_value_has_a_type_and_every_node_known_inputs() -> None:
 # --- arithmetic on shapes
 
 
-def follow(
-    nodes: list[onnx.NodeProto], *initializers: onnx.TensorProto, opset: int = 17
-) -> tuple[object, ...]:
+def follow(nodes: list[onnx.NodeProto], *initializers: onnx.TensorProto, opset: int = 17) -> tuple[object, ...]:
     """The entries found for the value ``s``, of a graph with inputs x[n,3,m] and y[4,3,m]."""
     inputs = [value("x", ["n", 3, "m"]), value("y", [4, 3, "m"])]
     proto = model(nodes, inputs, [value("s", None, TensorProto.INT64)], initializers, opset=opset)

@@ -16,6 +16,7 @@ from taso_py.graph.sizes import symbol
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.ops.activations import Clip, Gelu, LeakyRelu, PRelu
+from taso_py.ops.algebra import algebra
 from taso_py.ops.comparison import Cast, Where
 from taso_py.ops.constants import Fill
 from taso_py.ops.elementwise import Add, Identity, Max, Neg, Pow, Power, Sub
@@ -214,3 +215,37 @@ def test_operation_counts() -> None:
     # mean: 24 sums, 6 quotients; variance: 24 differences, squares and sums, 6 quotients; epsilon, root: 12;
     # then difference, quotient and scale of every element
     assert operations(LayerNormalization(), (X, TensorType("float32", (4,)))) == 30 + 78 + 12 + 3 * 24
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "types"),
+    [
+        (ReduceSum((2, 0)), ReduceSum((0, -1)), (X,)),
+        (ReduceSum(), ReduceSum((-3, 1, 2)), (X,)),
+        (Softmax(-1), Softmax(2, 1), (X,)),
+        (Softmax(1), Softmax(0, 1), (TensorType("float32", (1, 5, 1)),)),
+        (LayerNormalization(-2), LayerNormalization(1), (X, TensorType("float32", (3, 4)))),
+        (Gemm(beta=0.5), Gemm(), (TensorType("float32", (2, 3)), TensorType("float32", (3, 2)))),
+    ],
+)
+def test_equal_meanings_have_one_normal_form(first: Operator, second: Operator, types: tuple[TensorType, ...]) -> None:
+    assert first.normal(*types) == second.normal(*types)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "keeps"),
+    [
+        ("int32", "int64", True),
+        ("bool", "float32", True),
+        ("float16", "float32", True),
+        ("int32", "float64", True),
+        ("int64", "float64", False),
+        ("uint64", "float64", False),
+        ("int32", "float32", False),
+        ("float64", "float32", False),
+        ("int64", "uint64", False),
+        ("float32", "bool", False),
+    ],
+)
+def test_only_casts_that_keep_every_value_move_data(source: str, target: str, keeps: bool) -> None:
+    assert (algebra(Cast(target), (TensorType(source, (3,)),)) == "move") == keeps

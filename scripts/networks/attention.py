@@ -147,9 +147,7 @@ def _encoder(name: str, size: Size, seed: int, *, merged: bool) -> onnx.ModelPro
     ids = graph.input("input_ids", (size.batch, size.sequence), TensorProto.INT64)
     mask = _mask(graph, size)
     table = graph.weight("embedding.word", rng.standard_normal((size.vocabulary, size.hidden), np.float32))
-    places = graph.weight(
-        "embedding.position", rng.standard_normal((1, size.sequence, size.hidden), np.float32)
-    )
+    places = graph.weight("embedding.position", rng.standard_normal((1, size.sequence, size.hidden), np.float32))
     words = graph.op("Gather", "embedding.lookup", table, ids, axis=0)
     value = graph.op("Add", "embedding.add", words, places)
     value = _norm(graph, rng, "embedding.norm", value, size.hidden)

@@ -59,9 +59,7 @@ class GraphWriter:
     def model(self, outputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
         """The finished float32 model; ``outputs`` gives the shape of each output value."""
         declared = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(s)) for n, s in outputs.items()]
-        graph = helper.make_graph(
-            self._nodes, self._name, self._inputs, declared, list(self._weights.values())
-        )
+        graph = helper.make_graph(self._nodes, self._name, self._inputs, declared, list(self._weights.values()))
         return helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", OPSET)],

@@ -87,9 +87,7 @@ def _write_training(graph: GraphWriter, block: Block, value: str) -> str:
 def _write_merged(graph: GraphWriter, block: Block, value: str) -> str:
     kernel, bias = block.merged()
     unit = block.branches[0][1]
-    conv = write_conv(
-        graph, f"{block.name}.conv", value, kernel, bias, stride=unit.stride, groups=unit.groups
-    )
+    conv = write_conv(graph, f"{block.name}.conv", value, kernel, bias, stride=unit.stride, groups=unit.groups)
     return graph.op("Relu", f"{block.name}.relu", conv)
 
 

@@ -47,10 +47,6 @@ class ModelRef:
             return model
         return ModelRef(name or (model.name if isinstance(model, Path) else "model"), model)
 
-    def size(self) -> int:
-        """Bytes of the model file or buffer, without external data."""
-        return len(self.model) if isinstance(self.model, bytes) else self.model.stat().st_size
-
 
 @dataclass(frozen=True, slots=True)
 class Value:

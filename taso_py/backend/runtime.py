@@ -29,24 +29,6 @@ DISTRIBUTIONS = (
     "ort-nightly-gpu",
 )
 
-_SHORT_NAMES = {
-    "acl": "ACLExecutionProvider",
-    "cann": "CANNExecutionProvider",
-    "coreml": "CoreMLExecutionProvider",
-    "cpu": "CPUExecutionProvider",
-    "cuda": "CUDAExecutionProvider",
-    "dml": "DmlExecutionProvider",
-    "dnnl": "DnnlExecutionProvider",
-    "migraphx": "MIGraphXExecutionProvider",
-    "openvino": "OpenVINOExecutionProvider",
-    "qnn": "QNNExecutionProvider",
-    "rocm": "ROCMExecutionProvider",
-    "tensorrt": "TensorrtExecutionProvider",
-    "vitisai": "VitisAIExecutionProvider",
-    "webgpu": "WebGpuExecutionProvider",
-    "xnnpack": "XnnpackExecutionProvider",
-}
-
 
 def installed_distributions() -> list[tuple[str, str]]:
     """(name, version) of every installed distribution that provides ``onnxruntime``."""
@@ -76,11 +58,6 @@ def require_runtime() -> tuple[str, str]:
         f"{len(found)} ONNX Runtime distributions overwrite each other ({listed}): "
         f"run `pip uninstall -y {names}`, then `pip install {found[0][0]}` (the one you want)"
     )
-
-
-def provider_name(ep: str) -> str:
-    """ONNX Runtime's name for a provider: "cpu" -> "CPUExecutionProvider"; a full name stays as it is."""
-    return _SHORT_NAMES.get(ep.lower(), ep)
 
 
 def available_threads(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -71,11 +71,6 @@ class BenchReport:
     rounds: int
 
 
-def rounds_seconds(run_s: Sequence[float], *, rounds: int, block_s: float) -> float:
-    """Seconds that ``rounds`` rounds take: per model one warm run and max(block, one run)."""
-    return rounds * sum(single + max(block_s, single) for single in run_s)
-
-
 def affordable_block(block_s: float, now: float, deadline: float, rounds: int, entries: int) -> float:
     """The block length that lets all rounds fit, between 20 ms and ``block_s``; a fifth is for warm runs."""
     share = (deadline - now) / max(1, rounds * entries)

@@ -82,17 +82,19 @@ def _is_unusual(session: ort.InferenceSession) -> bool:
 
 def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, device: str = "cpu") -> dict[str, ort.OrtValue]:
     types = {arg.name: _element(arg.type) for arg in session.get_inputs()}
-    values = {}
-    for name, value in feeds.items():
-        if types.get(name) in _UNUSUAL:
-            _, number, bits = _UNUSUAL[types[name]]
-            raw = np.ascontiguousarray(value).view(np.uint8 if bits <= 8 else np.uint16)
-            if bits < 8:
-                raise ValueError(f"input {name} has a packed type ({types[name]}), which cannot be fed")
-            values[name] = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, number)
-        else:
-            values[name] = ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value), device, 0)
-    return values
+    return {name: _as_ort_value(np.asarray(value), types.get(name, ""), device) for name, value in feeds.items()}
+
+
+def _as_ort_value(array: np.ndarray[Any, np.dtype[Any]], element: str, device: str) -> ort.OrtValue:
+    if element not in _UNUSUAL:
+        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), device, 0)
+    _, number, bits = _UNUSUAL[element]
+    raw = np.ascontiguousarray(array).tobytes()
+    if bits < 8:
+        raw = _pack(np.frombuffer(raw, np.uint8), bits).tobytes()
+    value = ort.OrtValue.ortvalue_from_shape_and_type(list(array.shape), number)
+    ctypes.memmove(value.data_ptr(), raw, len(raw))
+    return value
 
 
 def _as_array(value: ort.OrtValue) -> Any:
@@ -114,3 +116,12 @@ def _unpack(raw: np.ndarray[Any, np.dtype[np.uint8]], bits: int, count: int) -> 
     """One byte per element; the first element sits in the lowest bits (ONNX's packing)."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((raw[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:count].astype(np.uint8)
+
+
+def _pack(elements: np.ndarray[Any, np.dtype[np.uint8]], bits: int) -> Any:
+    """The inverse of `_unpack`; the last byte is filled with zeros."""
+    per_byte = 8 // bits
+    padded = np.zeros((-(-elements.size // per_byte), per_byte), np.uint8)
+    padded.reshape(-1)[: elements.size] = elements & ((1 << bits) - 1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(padded << shifts, axis=1).astype(np.uint8)

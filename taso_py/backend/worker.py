@@ -65,7 +65,7 @@ _DEVICES = {
 }
 
 # "/onnxruntime_src/onnxruntime/core/x.cc:12 void f(const Y&) Message": users need the message only.
-_SOURCE_PLACE = re.compile(r"^/\S+\.(?:cc|h):\d+ .*?\) (?=[A-Z])")
+_SOURCE_PLACE = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\) ")
 
 
 class Host:

@@ -22,7 +22,8 @@ class Checker:
     """Checks candidates against one original, whose outputs are computed once; a context manager.
 
     ``workloads`` are assignments as for `resolve_shapes` (none: the default shapes); ``overrides`` are arrays
-    that replace generated inputs. ``worker`` lends a worker of the same configuration; it is left running. At most two sessions are alive at any time.
+    that replace generated inputs. ``worker`` lends a worker of the same configuration; it is left running.
+    At most two sessions are alive at any time.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def make_feeds(
 
 def override_shapes(overrides: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shapes that given arrays fix, as options for `resolve_shapes`."""
-    return {name: value.shape for name, value in overrides.items() if isinstance(value, np.ndarray)}
+    return {name: np.shape(value) for name, value in overrides.items() if isinstance(value, (np.ndarray, np.generic))}
 
 
 def _value(spec: InputSpec, assignment: Assignment, fill: Fill, seed: int) -> Any:
@@ -124,8 +124,9 @@ def _is_known(bound: int | str, assignment: Assignment) -> bool:
 
 def _checked(spec: InputSpec, value: Any) -> Any:
     """The user's array in the input's element type; UsageError when that would change its values."""
-    if not isinstance(value, np.ndarray):
+    if isinstance(value, list) or value is None:
         return value
+    value = np.asarray(value)
     wanted = _dtype(spec)
     if value.dtype == wanted or (wanted.kind == "O" and value.dtype.kind in "US"):
         return value

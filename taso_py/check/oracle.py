@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import Feeds, ModelRef, Outputs
+from taso_py.backend.protocol import CPU, Feeds, ModelRef, Outputs
 from taso_py.check.compare import Deviation, arrays_of, compare_outputs
 from taso_py.check.facts import ModelFacts
 from taso_py.check.inputs import Fill, fills_for, make_feeds, override_shapes
@@ -97,21 +97,29 @@ class Oracle:
 
     def prepare(self, limits: Limits) -> Prepared:
         """Run the original on every case that time and memory allow; ModelError when it cannot run."""
-        exact = self.worker.open(self.original, level="disable", ep="CPUExecutionProvider")
+        exact = self._open_exact()
         optimised = self._open_optimised()
         try:
             plans = self._plans(exact)[: max(ALWAYS, limits.max_cases)]
             cases = self._run(plans, exact, optimised, limits)
-            unstable = self._unstable(cases[0]) if self.facts.random else frozenset()
         finally:
             self.worker.close(exact)
             if optimised is not None:
                 self.worker.close(optimised)
+        if not cases:
+            raise ModelError(f"{self.original.name}: ONNX Runtime runs it only sometimes: {self.notes[-1]}")
+        unstable = self._unstable(cases[0]) if self.facts.random else frozenset()
         return Prepared(tuple(cases), tuple(self.notes), unstable)
+
+    def _open_exact(self) -> int:
+        try:
+            return self.worker.open(self.original, level="disable", ep=CPU)
+        except WorkerError as error:
+            raise ModelError(f"{self.original.name}: ONNX Runtime fails to load it: {error}") from None
 
     def _open_optimised(self) -> int | None:
         try:
-            return self.worker.open(self.original, level="all", ep="CPUExecutionProvider")
+            return self.worker.open(self.original, level="all", ep=CPU)
         except (ModelError, WorkerError) as error:
             self.notes.append(f"the original does not load with the optimizer on ({error})")
             return None
@@ -198,8 +206,8 @@ class Oracle:
             return None
 
     def _unstable(self, case: Case) -> frozenset[str]:
-        """Outputs that a second fresh session does not reproduce (random operators without a seed)."""
-        again = self.worker.open(self.original, level="disable", ep="CPUExecutionProvider")
+        """Outputs that a second session does not reproduce: a generator's state advances, seeded or not."""
+        again = self.worker.open(self.original, level="disable", ep=CPU)
         try:
             repeated = compare_outputs(case.expected, self.worker.run(again, case.feeds))
         finally:

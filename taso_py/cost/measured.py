@@ -7,7 +7,6 @@ ONNX Runtime would have done by itself is not counted as a gain.  Differences be
 from __future__ import annotations
 
 import hashlib
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,22 +16,27 @@ import numpy as np
 
 from taso_py.backend.client import Worker
 from taso_py.cost.cache import Cache, Measurement
-from taso_py.cost.model import Estimate
+from taso_py.cost.model import Estimate, Part
 from taso_py.cost.regions import Fragment, Region, regions
 from taso_py.cost.roofline import Roofline
 from taso_py.errors import ModelError, TypingError, WorkerError
 from taso_py.graph.model import Model
 from taso_py.onnx_io.fragment import fragment
 
-_ROUNDS = 5
-_BLOCK_S = 0.03
+_ROUNDS = 3
+_MOST_ROUNDS = 9
+_BLOCK_S = 0.02
+_REQUEST_S = 30.0
+"""Longest time that one request to the worker may take."""
+_GRACE_S = 5.0
+"""A region that was begun before the deadline may end this much after it."""
 _TIE = 0.01
 """Differences below this share of the region's own time are ties whatever the noise says."""
 
 
 @dataclass(slots=True)
 class MeasuredCost:
-    """Regions timed in a worker and remembered in a cache; the roofline after ``deadline`` (monotonic)."""
+    """Regions timed in a worker and remembered in a cache, until ``deadline`` (time.monotonic())."""
 
     worker: Worker
     cache: Cache
@@ -44,25 +48,20 @@ class MeasuredCost:
     on_measured: Callable[[int], None] = lambda count: None
     timed: int = 0
 
-    def difference(self, before: Model, after: Model) -> Estimate:
+    def difference(self, before: Model, after: Model) -> Estimate | None:
         places = regions(before, after)
         keys = [self._key(before, after, p) for p in places]
         known = self.cache.get_many(list(dict.fromkeys(keys)))
-        total, measured = 0.0, True
-        slower: set[int] = set()
+        parts = []
         for key, place in zip(keys, places, strict=True):
-            found = known.get(key) or self._measure(before, after, place, key)
-            if found is None:
-                measured = False
-                continue
-            known[key] = found
-            if abs(found.seconds) > found.noise:
-                total += found.seconds
-                if found.seconds > 0:
-                    slower.update(v for v, n in place.after.nodes if before.nodes.get(v) is not n)
-        if not measured:
-            return Estimate(self.roofline.difference(before, after), measured=False)
-        return Estimate(total, measured=True, slower=frozenset(slower))
+            if key not in known:
+                found = self._measure(before, after, place, key)
+                if found is None:
+                    return None
+                known[key] = found
+            seconds = known[key].seconds if abs(known[key].seconds) > known[key].noise else 0.0
+            parts.append(Part(place.ids, seconds))
+        return Estimate(sum(p.seconds for p in parts), tuple(parts))
 
     def _key(self, before: Model, after: Model, place: Region) -> str:
         sizes = ",".join(f"{k}={v}" for k, v in sorted(self.sizes.items()))
@@ -75,19 +74,21 @@ class MeasuredCost:
         try:
             rounds = self._time(before, place.before, after, place.after)
         except (ModelError, TypingError, WorkerError):
+            return self._estimated(before, after, place)
+        if len(rounds) < _ROUNDS:
             return None
-        if len(rounds) < 3:
-            return None
-        differences = [b - a for a, b in rounds]
-        middle = statistics.median(differences)
-        spread = statistics.median(abs(d - middle) for d in differences)
-        base = statistics.median(a for a, _ in rounds)
-        noise = max(2 * spread, _TIE * base)
+        middle, noise = _difference(rounds)
         found = Measurement(middle, noise, len(rounds), self.worker.info().ort_version, time.time())
         self.cache.put_many({key: found})
         self.timed += 1
         self.on_measured(self.timed)
         return found
+
+    def _estimated(self, before: Model, after: Model, place: Region) -> Measurement:
+        """The roofline's word on a region that cannot run on its own; not remembered."""
+        old = sum(self.roofline.node(before, v, n) for v, n in place.before.nodes)
+        new = sum(self.roofline.node(after, v, n) for v, n in place.after.nodes)
+        return Measurement(new - old, 0.0, 0, "", time.time())
 
     def _time(self, before: Model, old: Fragment, after: Model, new: Fragment) -> list[tuple[float, float]]:
         handles: list[int] = []
@@ -97,15 +98,38 @@ class MeasuredCost:
                 proto = fragment(
                     piece.nodes, piece.inputs, piece.outputs, model.values, model.opset, sizes=dict(self.sizes)
                 )
-                handles.append(self.worker.open(proto.SerializeToString()))
+                handles.append(self.worker.open(proto.SerializeToString(), timeout=_REQUEST_S))
                 feeds.append(_feeds(proto))
-            rounds = self.worker.time_blocks(
-                handles, feeds, rounds=_ROUNDS, block_s=_BLOCK_S, deadline=self.deadline + 5.0
-            )
+            return self._rounds(handles, feeds)
         finally:
             for handle in handles:
                 self.worker.close(handle)
-        return [(a, b) for a, b in rounds]
+
+    def _rounds(self, handles: list[int], feeds: list[dict[str, Any]]) -> list[tuple[float, float]]:
+        """Few rounds where the difference is plain, more where it is near the noise."""
+        rounds: list[tuple[float, float]] = []
+        while len(rounds) < _MOST_ROUNDS:
+            fresh = self.worker.time_blocks(
+                handles, feeds, rounds=_ROUNDS, block_s=_BLOCK_S, deadline=self.deadline + _GRACE_S
+            )
+            rounds += [(a, b) for a, b in fresh]
+            if len(fresh) < _ROUNDS:
+                break
+            middle, noise = _difference(rounds)
+            if abs(middle) > 3 * noise or abs(middle) < noise / 3:
+                break
+        return rounds
+
+
+def _difference(rounds: list[tuple[float, float]]) -> tuple[float, float]:
+    """after - before in seconds, and the size below which it is a tie.
+
+    Other processes can only add time, so each form counts with its fastest block; how far the second fastest
+    lies above it tells the noise.
+    """
+    before, after = (sorted(form) for form in zip(*rounds, strict=True))
+    noise = max(before[1] - before[0], after[1] - after[0], _TIE * before[0])
+    return after[0] - before[0], noise
 
 
 def _feeds(proto: Any) -> dict[str, Any]:

@@ -10,19 +10,26 @@ from taso_py.graph.model import Model
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A region in which two tables differ: the ids on either side, and the seconds gained (negative) or lost."""
+
+    ids: frozenset[int]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds that a table takes more than the one before it; ``slower`` holds the changed ids of regions that lost."""
+    """Seconds that a table takes more than another one, and where; ``parts`` is empty when nothing was measured."""
 
     seconds: float
-    measured: bool
-    slower: frozenset[int] = frozenset()
+    parts: tuple[Part, ...] = ()
 
 
 class CostModel(Protocol):
     """Prices the step from one table to another."""
 
-    def difference(self, before: Model, after: Model) -> Estimate:
-        """Seconds gained (negative) or lost (positive)."""
+    def difference(self, before: Model, after: Model) -> Estimate | None:
+        """Seconds gained (negative) or lost (positive); None when time ran out before that was known."""
         ...
 
 
@@ -33,7 +40,7 @@ class RooflineCost:
     roofline: Roofline
 
     def difference(self, before: Model, after: Model) -> Estimate:
-        return Estimate(self.roofline.difference(before, after), measured=False)
+        return Estimate(self.roofline.difference(before, after))
 
 
 @dataclass(slots=True)
@@ -44,4 +51,4 @@ class FlopsCost:
 
     def difference(self, before: Model, after: Model) -> Estimate:
         operations = self.roofline.operations_difference(before, after)
-        return Estimate(operations / self.roofline.machine.operations, measured=False)
+        return Estimate(operations / self.roofline.machine.operations)

@@ -49,6 +49,8 @@ class Region:
 
     before: Fragment
     after: Fragment
+    ids: frozenset[int]
+    """What changed, context excluded."""
 
 
 def regions(before: Model, after: Model) -> list[Region]:
@@ -66,6 +68,7 @@ def regions(before: Model, after: Model) -> list[Region]:
             Region(
                 _fragment(before, (piece & gone.keys()) | context, users_before),
                 _fragment(after, (piece & new.keys()) | context, users_after),
+                frozenset(piece),
             )
         )
     return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from taso_py.graph.model import Model, Node, Opaque
 from taso_py.graph.sizes import Size, evaluate
 from taso_py.graph.types import BYTES, TensorType
+from taso_py.ops.layout import Split
 from taso_py.ops.numeric import operations
 from taso_py.ops.operator import Operator
 
@@ -76,8 +77,13 @@ class Roofline:
         if known is None:
             work = self.work(model, value, node)
             time = max(work.operations / self.machine.operations, work.bytes / self.machine.bytes)
-            known = self.memo[key] = time + (self.machine.call if work.bytes else self.machine.call / 4)
+            known = self.memo[key] = time + self._call(node.operator, work)
         return known
+
+    def _call(self, operator: Operator, work: Work) -> float:
+        if isinstance(operator, Split) and operator.output > 0:
+            return 0.0  # all outputs of a Split are one call
+        return self.machine.call if work.bytes else self.machine.call / 4
 
     def total(self, model: Model) -> float:
         """Seconds for a table."""

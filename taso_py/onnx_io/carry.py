@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from google.protobuf.message import Message
 
 from taso_py.onnx_io.read import DEFAULT_DOMAINS
 
-LARGE_TENSOR_BYTES = 1024
+LARGE_TENSOR_ELEMENTS = 256
 
 
 def carry(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
@@ -20,9 +21,39 @@ def carry(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
     model = ir.from_proto(proto)
     if path is not None:
         for graph in model.graphs():
-            ir.external_data.set_base_dir(graph, path.parent)
+            ir.external_data.set_base_dir(graph, path.parent.absolute())
+            _follow_links(graph)
     _forget_added_types(proto.graph, model.graph)
     return model
+
+
+class MappedTensor(ir.ExternalTensor):
+    """External data, links followed as ONNX Runtime follows them: caches of model hubs consist of links.
+
+    Locations that leave the model's folder by their name are refused when the model is loaded.
+    """
+
+    __slots__ = ()
+
+    def _check_path_containment(self) -> None:
+        pass
+
+
+def _follow_links(graph: ir.Graph) -> None:
+    for value in graph.initializers.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            value.const_value = MappedTensor(
+                tensor.location,
+                tensor.offset,
+                tensor.length,
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=tensor.name or "",
+                doc_string=tensor.doc_string,
+                metadata_props=tensor.metadata_props,
+                base_dir=tensor.base_dir,
+            )
 
 
 def _forget_added_types(proto: onnx.GraphProto, graph: ir.Graph) -> None:
@@ -51,20 +82,26 @@ def skeleton(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy.graph.SetInParent()
     for tensor in proto.graph.initializer:
         target = copy.graph.initializer.add()
-        if tensor.ByteSize() <= LARGE_TENSOR_BYTES:
+        if math.prod(tensor.dims) <= LARGE_TENSOR_ELEMENTS:
             target.CopyFrom(tensor)
         else:
-            _copy_fields(tensor, target, *_DATA_FIELDS)
-            target.data_location = onnx.TensorProto.EXTERNAL
-            target.external_data.add(key="location", value="elsewhere")
+            _copy_without_data(tensor, target)
     return copy
 
 
-_DATA_FIELDS = tuple(
-    f.name
-    for f in onnx.TensorProto.DESCRIPTOR.fields
-    if f.name.endswith("_data") or f.name == "data_location"
-)
+def _copy_without_data(tensor: onnx.TensorProto, target: onnx.TensorProto) -> None:
+    # Field by field: asking protobuf for a list of the fields, or for a size, copies the data.
+    target.dims.extend(tensor.dims)
+    target.metadata_props.extend(tensor.metadata_props)
+    for name in ("data_type", "segment", "name", "doc_string"):
+        if not tensor.HasField(name):
+            continue
+        if name == "segment":
+            target.segment.CopyFrom(tensor.segment)
+        else:
+            setattr(target, name, getattr(tensor, name))
+    target.data_location = onnx.TensorProto.EXTERNAL
+    target.external_data.add(key="location", value="elsewhere")
 
 
 def _copy_fields(source: Message, target: Message, *omitted: str) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from taso_py.onnx_io.carry import LARGE_TENSOR_BYTES, carry, difference, skeleton
+from taso_py.onnx_io.carry import LARGE_TENSOR_ELEMENTS, carry, difference, skeleton
 from taso_py.onnx_io.read import DEFAULT_DOMAINS
 
 PROVENANCE = "superopt."
-"""Prefix of the metadata keys that a rewritten model may have in addition."""
+"""Prefix of the metadata keys that are ours: a rewritten model may have others of them."""
 
 
 def check_contract(
@@ -47,7 +47,7 @@ def _large_weights_aside(model: ir.Model) -> Iterator[None]:
     try:
         for value in values:
             tensor = value.const_value
-            if tensor is not None and tensor.nbytes > LARGE_TENSOR_BYTES:
+            if tensor is not None and tensor.size > LARGE_TENSOR_ELEMENTS:
                 shape = ir.Shape(tensor.shape.numpy())
                 value.const_value = ir.ExternalTensor(
                     "elsewhere", None, None, tensor.dtype, shape=shape, name=value.name or ""
@@ -63,11 +63,9 @@ def _frame_violations(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterat
     one, other = onnx.ModelProto(), onnx.ModelProto()
     one.CopyFrom(before)
     other.CopyFrom(after)
-    known = {p.key for p in one.metadata_props}
-    added = [p for p in other.metadata_props if p.key.startswith(PROVENANCE) and p.key not in known]
-    for prop in added:
-        other.metadata_props.remove(prop)
     for model in (one, other):
+        for prop in [p for p in model.metadata_props if p.key.startswith(PROVENANCE)]:
+            model.metadata_props.remove(prop)
         for name in ("node", "initializer", "value_info", "quantization_annotation"):
             model.graph.ClearField(name)
     changed = difference(one, other)
@@ -80,9 +78,7 @@ def _frame_violations(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterat
             yield f"value_info of {info.name!r} was not in the original"
 
 
-def _node_violations(
-    before: onnx.GraphProto, after: onnx.GraphProto, *, allow_contrib: bool
-) -> Iterator[str]:
+def _node_violations(before: onnx.GraphProto, after: onnx.GraphProto, *, allow_contrib: bool) -> Iterator[str]:
     originals = {_signature(node): node for node in before.node}
     domains = (*DEFAULT_DOMAINS, "com.microsoft") if allow_contrib else DEFAULT_DOMAINS
     calls = {(tuple(node.output), node.op_type, node.domain) for node in before.node}
@@ -163,9 +159,7 @@ def _form_violations(before: onnx.GraphProto, after: onnx.GraphProto) -> Iterato
         twice = sorted({n for n in computed if computed.count(n) > 1}) or sorted(known)
         yield f"value {twice[0]!r} is computed twice"
     for node in after.node:
-        yield from (
-            f"{node.name!r} reads {n!r}, which is not there" for n in node.input if n and n not in known
-        )
+        yield from (f"{node.name!r} reads {n!r}, which is not there" for n in node.input if n and n not in known)
     yield from (f"output {o.name!r} is not computed" for o in after.output if o.name not in known)
     if _is_sorted(before) and not _is_sorted(after):
         yield "a node stands before one that it reads"

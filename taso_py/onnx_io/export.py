@@ -17,7 +17,7 @@ from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.plan import Folded, Kept, New, Plan, Source
 from taso_py.onnx_io.spell import Array, Names, onnx_node, piece, spelling
-from taso_py.onnx_io.table import captured_names
+from taso_py.onnx_io.structure import captured_names
 from taso_py.ops.operator import Operator
 
 # Before this IR version every initializer must be a graph input, and graph inputs are not ours to add.
@@ -68,7 +68,7 @@ class _Export:
         self.loaded, self.model = loaded, model
         self.graph = result.graph
         self.nodes = list(self.graph)
-        self.plan = Plan(loaded, model)
+        self.plan = Plan(loaded, model, self.nodes)
         self.old = {v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values())}
         self.old.update({v.name: v for node in self.nodes for v in node.outputs if v.name})
         self.values: dict[int, ir.Value] = {}
@@ -135,9 +135,7 @@ class _Export:
         old = self.old[self.loaded.values.names[value]]
         output = ir.Value(name=old.name)
         self.order.append(
-            ir.Node(
-                "", "Identity", [source], outputs=[output], name=self.node_names.fresh(f"{old.name}/Identity")
-            )
+            ir.Node("", "Identity", [source], outputs=[output], name=self.node_names.fresh(f"{old.name}/Identity"))
         )
         self._take_over(old, output)
         self.values[value] = output
@@ -206,7 +204,7 @@ class _Export:
             return self.constants[key]
         name = base if exact else self.value_names.fresh(base)
         value = ir.Value(name=name)
-        tensor = ir.tensor(np.ascontiguousarray(array), name=name)
+        tensor = ir.tensor(np.asarray(array, order="C"), name=name)
         if self.named_constants:
             value.const_value = tensor
             self.graph.initializers.pop(name, None)

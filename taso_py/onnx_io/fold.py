@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,12 +13,18 @@ import onnx_ir as ir
 
 from taso_py.errors import ModelError, TypingError
 from taso_py.graph.model import Node, Values
+from taso_py.graph.sizes import symbol
+from taso_py.graph.types import TensorType
+from taso_py.ops.meaning import Apply, Choose, Operand, Reduce, Scalar
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
 Array = npt.NDArray[np.generic]
 
 MEMORY_BYTES = 256 * 2**20
+"""How much of intermediate results is remembered."""
+MAXIMAL_ELEMENTS = 2**27
+MAXIMAL_STEPS = 2**17
 
 
 @dataclass(slots=True)
@@ -76,8 +83,10 @@ class Folder:
         found = self._memo.get(key)
         if found is None:
             inputs = [i for i in node.inputs if i is not None]
+            types = [self.values.types[i] for i in inputs]
+            _require_foldable(node.operator, types)
             operands = [self._evaluate(i, nodes) for i in inputs]
-            found = evaluate(node.operator, operands, [self.values.types[i] for i in inputs])
+            found = evaluate(node.operator, operands, types)
             self._remember(key, found)
         self._memo.move_to_end(key)
         return found
@@ -100,6 +109,32 @@ class Folder:
             elif not np.isfinite(_wide(self.source(value))).all():
                 return
         self.non_finite.add(constant)
+
+
+def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
+    """`TypingError` when the value is symbolic in size or takes too much memory or time to compute here."""
+    result = operator.infer(*types)
+    if not isinstance(result.elements, int) or result.elements > MAXIMAL_ELEMENTS:
+        raise TypingError(f"{operator} has a result too large to fold: {result}")
+    if type(operator).kernel is not Operator.kernel:
+        return
+    index = tuple(symbol(f"_i{axis}") for axis in range(result.rank))
+    views = tuple(Operand(k, t) for k, t in enumerate(types))
+    if _loop_length(operator.element(views, index)) > MAXIMAL_STEPS:
+        raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")
+
+
+def _loop_length(meaning: Scalar) -> float:
+    """How many times the innermost body of a reduction is evaluated (each time for all output elements)."""
+    match meaning:
+        case Reduce(_, _, extent, body):
+            return (extent if isinstance(extent, int) else math.inf) * max(1.0, _loop_length(body))
+        case Apply(_, arguments):
+            return sum(map(_loop_length, arguments))
+        case Choose(_, then, otherwise):
+            return _loop_length(then) + _loop_length(otherwise)
+        case _:
+            return 0.0
 
 
 def _wide(array: Array) -> Array:

@@ -117,7 +117,7 @@ class _Fragment:
 
     def _initializer(self, array: Array, name: str) -> ir.Value:
         chosen = self.names.fresh(name)
-        value = ir.Value(name=chosen, const_value=ir.tensor(np.ascontiguousarray(array), name=chosen))
+        value = ir.Value(name=chosen, const_value=ir.tensor(np.asarray(array, order="C"), name=chosen))
         self.initializers.append(value)
         return value
 
@@ -180,9 +180,7 @@ class _Fragment:
                 results.append(ir.Value(name=self.names.fresh(f"v{value}_{port}")))
         operands = [None if i is None else self._typed(i) for i in node.inputs]
         self.written.append(
-            onnx_node(
-                writing, operands, lambda a: self._initializer(a, f"v{value}_constant"), results, f"n{value}"
-            )
+            onnx_node(writing, operands, lambda a: self._initializer(a, f"v{value}_constant"), results, f"n{value}")
         )
 
     def _siblings(self, node: Node) -> dict[int, int]:

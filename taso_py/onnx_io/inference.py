@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
+import onnx_ir as ir
 
 from taso_py.onnx_io.carry import skeleton
+from taso_py.onnx_io.structure import conforms_throughout
 
 _GRAPH_ATTRIBUTES = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
-def inferred_types(proto: onnx.ModelProto, order: list[int]) -> dict[str, onnx.TypeProto]:
-    """Types by value name; ``order`` is a topological order of the nodes.
+def inferred_types(
+    proto: onnx.ModelProto, model: ir.Model, order: Sequence[int], opset: int
+) -> dict[str, onnx.TypeProto]:
+    """Types by value name; ``order`` is a topological order of the nodes of ``model``, which is ``proto``'s.
 
     Nothing that the file states about intermediate or output shapes takes part: exporters get it wrong.
     """
     bare = skeleton(proto)
-    nodes = [bare.graph.node[k] for k in order]
-    reordered = onnx.GraphProto()
-    reordered.node.extend(nodes)
+    chosen = _nodes_fit_for_inference(model, opset)
+    kept = onnx.GraphProto()
+    kept.node.extend(bare.graph.node[k] for k in order if k in chosen)
     bare.graph.ClearField("node")
-    bare.graph.node.extend(reordered.node)
+    bare.graph.node.extend(kept.node)
     _forget_stated(bare.graph)
     try:
         result = onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return {}
     return {info.name: info.type for info in (*result.graph.value_info, *result.graph.output)}
+
+
+def _nodes_fit_for_inference(model: ir.Model, opset: int) -> set[int]:
+    # onnx's inference dies of nodes that lack an input (a segmentation fault, not an exception).
+    callable_ = {
+        (function.domain, function.name)
+        for function in model.functions.values()
+        if all(conforms_throughout(node, function.opset_imports.get("", opset)) for node in function)
+    }
+    return {
+        k
+        for k, node in enumerate(model.graph)
+        if conforms_throughout(node, opset) or (node.domain, node.op_type) in callable_
+    }
 
 
 def _forget_stated(graph: onnx.GraphProto) -> None:

@@ -22,7 +22,8 @@ from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.inference import inferred_types
 from taso_py.onnx_io.read import check_external_data, default_opset, read_proto
 from taso_py.onnx_io.shapes import Vector
-from taso_py.onnx_io.table import Table, topological_order
+from taso_py.onnx_io.structure import topological_order
+from taso_py.onnx_io.table import Table
 
 OLDEST_OPSET = 7
 
@@ -99,21 +100,20 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
 def _untouched(proto: onnx.ModelProto, path: Path | None, reason: str) -> Loaded:
     values = Values()
     model = Model(values, {}, (), (), default_opset(proto) or 1)
-    return Loaded(
-        path, proto, model, {}, {}, {}, frozenset(), {}, Folder(values, {}), Counter(), True, False, reason
-    )
+    return Loaded(path, proto, model, {}, {}, {}, frozenset(), {}, Folder(values, {}), Counter(), True, False, reason)
 
 
 def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freeze: bool) -> Loaded:
     nodes = list(original.graph)
     order = topological_order(nodes)
+    opset = default_opset(proto) or 1
 
     @lru_cache(maxsize=1)
     def inferred() -> dict[str, onnx.TypeProto]:
-        return inferred_types(proto, order)
+        return inferred_types(proto, original, order, opset)
 
     functions = frozenset((f.domain, f.name) for f in proto.functions)
-    table = Table(original.graph, default_opset(proto) or 1, functions, inferred)
+    table = Table(original.graph, opset, functions, inferred)
     types = {info.name: info.type for info in proto.graph.input}
     table.read_sources(types, ir_version=proto.ir_version, freeze=freeze)
     table.read_nodes(order)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+import onnx_ir as ir
 
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node, Opaque
@@ -55,9 +57,8 @@ class Plan:
     their first user.
     """
 
-    def __init__(self, loaded: Loaded, model: Model) -> None:
-        self.loaded, self.model = loaded, model
-        self.nodes = list(loaded.original.graph)
+    def __init__(self, loaded: Loaded, model: Model, nodes: Sequence[ir.Node]) -> None:
+        self.loaded, self.model, self.nodes = loaded, model, nodes
         self.producer = {v.name: k for k, node in enumerate(self.nodes) for v in node.outputs if v.name}
         self.kept_inputs = [[None if v is None else v.name for v in node.inputs] for node in self.nodes]
         self._captured = {i for ids in loaded.captured.values() for i in ids}

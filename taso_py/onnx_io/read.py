@@ -68,14 +68,16 @@ def check_external_data(model: ir.Model) -> None:
     for tensor in _tensors(model):
         if not isinstance(tensor, ir.ExternalTensor):
             continue
+        location = Path(tensor.location)
+        if location.is_absolute() or ".." in location.parts:
+            raise ModelError(f"external data {location} of {tensor.name!r} is not in the model's folder: copy it there")
         if tensor.path not in sizes:
             try:
                 sizes[tensor.path] = Path(tensor.path).stat().st_size
             except OSError as error:
                 reason = error.strerror
                 raise ModelError(
-                    f"external data {tensor.path} of {tensor.name!r} cannot be read: {reason}; "
-                    "put it beside the model"
+                    f"external data {tensor.path} of {tensor.name!r} cannot be read: {reason}; put it beside the model"
                 ) from None
         end = (tensor.offset or 0) + (tensor.length if tensor.length is not None else tensor.nbytes)
         if end > sizes[tensor.path]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,21 @@ import onnx_ir as ir
 
 from taso_py.errors import ModelError, TypingError
 from taso_py.graph.model import Node, Opaque, Values
-from taso_py.graph.sizes import Size
+from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.fold import Array, Folder
 from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, dtype_name
 from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
+from taso_py.onnx_io.structure import captured_names, conforms, has_graphs, label_of, name_of
 from taso_py.ops import OPERATORS
+from taso_py.ops.constants import Fill
 from taso_py.ops.layout import Split
-from taso_py.ops.operator import OnnxCall, Operator
+from taso_py.ops.operator import OnnxCall, Operator, Reading
 
 # A constant that plays the role of an attribute is small; weights are not read in order to look at them.
 _INTEGER_BYTES, _FLOAT_BYTES = 2**20, 2**12
 _FIRST_OVERRIDABLE_IR = 4
+_EXACT_INTEGERS = 2**53  # what a float holds
 _CONSTANT_SCALARS: Mapping[str, type[np.generic]] = {
     "value_float": np.float32,
     "value_floats": np.float32,
@@ -53,6 +55,7 @@ class Table:
     folder: Folder = field(init=False)
     vectors: dict[int, Vector] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
+    small: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder = Folder(self.values, self.tensors)
@@ -98,32 +101,31 @@ class Table:
         standard = node.domain == "" and (node.domain, node.op_type) not in self.functions
         tensor = _constant_tensor(node) if standard and node.op_type == "Constant" else None
         if tensor is not None:
-            self._fix(_name(node.outputs[0]), tensor)
+            self._fix(name_of(node.outputs[0]), tensor)
             return
         inputs = tuple(self._id(v, node) for v in node.inputs)
         self.captured[index] = tuple(self.ids[n] for n in captured_names(node) if n in self.ids)
-        call = self._call(node, inputs) if standard and not self.captured[index] else None
+        readable = standard and not has_graphs(node) and conforms(node, self.opset)
+        call = self._call(node, inputs) if readable else None
         if call is None or not self._read_operator(index, node, call, inputs):
             self._add_opaque(index, node, inputs)
-        if call is not None and node.outputs and _name(node.outputs[0]):
+        if call is not None and node.outputs and name_of(node.outputs[0]):
             vector = follow(call)
             if vector is not None:
-                self._learn(self.ids[_name(node.outputs[0])], vector)
+                self._learn(self.ids[name_of(node.outputs[0])], vector)
 
     def _id(self, value: ir.Value | None, node: ir.Node) -> int | None:
         if value is None or not value.name:
             return None
         if value.name not in self.ids:
             raise ModelError(
-                f"node {_label(node)} reads {value.name!r}, which nothing computes: export the model again"
+                f"node {label_of(node)} reads {value.name!r}, which nothing computes: export the model again"
             )
         return self.ids[value.name]
 
-    def _call(self, node: ir.Node, inputs: tuple[int | None, ...]) -> OnnxCall | None:
+    def _call(self, node: ir.Node, inputs: tuple[int | None, ...]) -> OnnxCall:
         attributes: dict[str, Any] = {}
         for name, attribute in node.attributes.items():
-            if attribute.is_ref() or attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-                return None
             value = attribute.value
             attributes[name] = value.numpy() if attribute.type == ir.AttributeType.TENSOR else value
         types = self.values.types
@@ -134,14 +136,22 @@ class Table:
             tuple(None if i is None else types[i] for i in inputs),
             tuple(None if i is None else self._constant(i) for i in inputs),
             tuple(None if i is None else self._entries(i) for i in inputs),
-            tuple(self.used[_name(v)] > 0 for v in node.outputs),
+            tuple(self.used[name_of(v)] > 0 for v in node.outputs),
         )
 
     def _constant(self, value: int) -> Array | None:
-        type_ = self.values.types[value]
-        if value not in self.values.constant or type_.dtype not in TRANSPARENT or not _small(type_):
-            return None
-        return self.folder.value(value, self.nodes)
+        return self.folder.value(value, self.nodes) if self._is_small(value) else None
+
+    def _is_small(self, value: int) -> bool:
+        """Whether a value is constant and small, and so is all that it is computed from."""
+        known = self.small.get(value)
+        if known is None:
+            type_ = self.values.types[value]
+            known = value in self.values.constant and type_.dtype in TRANSPARENT and _small(type_)
+            node = self.nodes.get(value) if known else None
+            known = known and (node is None or all(self._is_small(i) for i in node.inputs if i is not None))
+            self.small[value] = known
+        return known
 
     def _entries(self, value: int) -> tuple[Size, ...] | None:
         if value in self.vectors:
@@ -150,19 +160,14 @@ class Table:
         if type_.shape is None or len(type_.shape) > 1 or type_.dtype not in INTEGERS | {"bool"}:
             return None
         array = self._constant(value)
-        return (
-            None if array is None or array.size > MAXIMAL_LENGTH else tuple(int(e) for e in array.reshape(-1))
-        )
+        return None if array is None or array.size > MAXIMAL_LENGTH else tuple(int(e) for e in array.reshape(-1))
 
-    def _read_operator(
-        self, index: int, node: ir.Node, call: OnnxCall, inputs: tuple[int | None, ...]
-    ) -> bool:
-        class_ = OPERATORS.get(node.op_type)
+    def _read_operator(self, index: int, node: ir.Node, call: OnnxCall, inputs: tuple[int | None, ...]) -> bool:
         present = [t for t in call.inputs if t is not None]
-        if class_ is None or any(t.shape is None or t.dtype not in TRANSPARENT for t in present):
+        if any(t.shape is None or t.dtype not in TRANSPARENT for t in present):
             return False
         try:
-            reading = class_.read(call)
+            reading = _reading(call)
             if reading is None:
                 return False
             operands = tuple(inputs[k] for k in reading.operands)
@@ -176,27 +181,26 @@ class Table:
         if any(r.dtype not in TRANSPARENT for r in results):
             return False
         self.operands[index] = reading.operands
-        hidden = [i for k, i in enumerate(inputs) if i is not None and k not in reading.operands]
         for operator, result, value in zip(ports, results, node.outputs, strict=False):
-            self._add(_name(value), Node(operator, operands, index), result, hidden)
+            self._add(name_of(value), Node(operator, operands, index), result)
         return True
 
-    def _add(self, name: str, node: Node, type_: TensorType, hidden: list[int]) -> None:
+    def _add(self, name: str, node: Node, type_: TensorType) -> None:
         new = self.ids[name] = self.values.new(type_, name)
         self.nodes[new] = node
-        sources = [*(i for i in node.inputs if i is not None), *hidden]
-        if all(i in self.values.constant for i in sources) and all(isinstance(d, int) for d in type_.dims):
+        constant = all(i in self.values.constant for i in node.inputs if i is not None)
+        if constant and all(isinstance(d, int) for d in type_.dims) and not _is_symbolic(node.operator):
             self.values.constant.add(new)
 
     def _add_opaque(self, index: int, node: ir.Node, inputs: tuple[int | None, ...]) -> None:
         self.opaque[node.op_type] += 1
         self.operands[index] = tuple(range(len(inputs)))
-        trusted = node.domain == "" and not self.captured[index] and not _has_graphs(node)
+        trusted = node.domain == "" and not self.captured[index] and not has_graphs(node)
         for port, value in enumerate(node.outputs):
-            if not _name(value):
+            if not name_of(value):
                 continue
-            type_ = self.symbols.of_opaque(_name(value), self.inferred().get(_name(value)), trusted=trusted)
-            new = self.ids[_name(value)] = self.values.new(type_, _name(value))
+            type_ = self.symbols.of_opaque(name_of(value), self.inferred().get(name_of(value)), trusted=trusted)
+            new = self.ids[name_of(value)] = self.values.new(type_, name_of(value))
             operator = Opaque(node.op_type, node.domain, index, port)
             self.nodes[new] = Node(operator, (*inputs, *self.captured[index]), index)
 
@@ -212,7 +216,7 @@ class Table:
         """One id of each node none of whose outputs is used: as roots these keep such nodes in the table."""
         found: list[int] = []
         for node in self.graph:
-            names = [_name(v) for v in node.outputs if _name(v) in self.ids]
+            names = [name_of(v) for v in node.outputs if name_of(v) in self.ids]
             if names and not any(self.used[n] for n in names):
                 found.append(self.ids[names[0]])
         return tuple(found)
@@ -225,51 +229,6 @@ class Table:
             self.values.types[value] = TensorType(known.dtype or "int64", (len(entries),) if rank else ())
 
 
-def topological_order(nodes: list[ir.Node]) -> list[int]:
-    """Indices of the nodes, each after what it reads; the order of the file when that is one."""
-    producer = {_name(v): k for k, node in enumerate(nodes) for v in node.outputs}
-    needed: dict[int, list[int]] = {}
-    for k, node in enumerate(nodes):
-        names = [_name(v) for v in node.inputs if v is not None] + list(captured_names(node))
-        needed[k] = [producer[n] for n in names if n and n in producer]
-    if all(j < k for k, js in needed.items() for j in js):
-        return list(range(len(nodes)))
-    try:
-        return list(TopologicalSorter(needed).static_order())
-    except CycleError as error:
-        raise ModelError(
-            f"the graph has a cycle through node {_label(nodes[error.args[1][0]])}: export the model again"
-        ) from None
-
-
-def captured_names(node: ir.Node) -> tuple[str, ...]:
-    """Names of outer values that the node's subgraphs read, or return."""
-    found: dict[str, None] = {}
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            found.update(dict.fromkeys(_free_names(attribute.as_graph())))
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            for graph in attribute.as_graphs():
-                found.update(dict.fromkeys(_free_names(graph)))
-    return tuple(found)
-
-
-def _free_names(graph: ir.Graph) -> Iterator[str]:
-    own = {_name(v) for v in graph.inputs} | set(graph.initializers)
-    own |= {_name(v) for node in graph for v in node.outputs}
-    for node in graph:
-        read = [_name(v) for v in node.inputs if v is not None]
-        yield from (n for n in (*read, *captured_names(node)) if n and n not in own)
-    yield from (_name(v) for v in graph.outputs if _name(v) not in own)
-
-
-def _has_graphs(node: ir.Node) -> bool:
-    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-    return any(a.type in kinds for a in node.attributes.values())
-
-
 def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
     for name, attribute in node.attributes.items():
         if attribute.is_ref():
@@ -279,6 +238,30 @@ def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
         if name in _CONSTANT_SCALARS:
             return ir.tensor(np.array(attribute.value, dtype=_CONSTANT_SCALARS[name]))
     return None
+
+
+def _reading(call: OnnxCall) -> Reading | None:
+    if call.op_type == "ConstantOfShape":
+        return _fill(call)
+    class_ = OPERATORS.get(call.op_type)
+    return None if class_ is None else class_.read(call)
+
+
+def _fill(call: OnnxCall) -> Reading | None:
+    """ConstantOfShape as the `Fill` of a shape that is known."""
+    value, shape = np.asarray(call.attributes.get("value", np.float32(0))), call.integers(0)
+    if shape is None or value.size != 1 or value.dtype.name not in TRANSPARENT:
+        return None
+    number = value.reshape(-1)[0]
+    if not isinstance(number, np.floating) and abs(int(number)) > _EXACT_INTEGERS:
+        return None
+    return Reading(Fill(float(number), shape, value.dtype.name), ())
+
+
+def _is_symbolic(operator: Operator) -> bool:
+    """Whether an attribute is a size that the model does not fix."""
+    fields_ = [v if isinstance(v, tuple) else (v,) for v in operator.attributes().values()]
+    return any(isinstance(v, Expression) for values in fields_ for v in values)
 
 
 def _ports(operator: Operator, outputs: int) -> list[Operator]:
@@ -295,11 +278,3 @@ def _small(type_: TensorType) -> bool:
     limit = _FLOAT_BYTES if type_.dtype.startswith("float") else _INTEGER_BYTES
     size = type_.elements
     return isinstance(size, int) and size * 8 <= limit
-
-
-def _name(value: ir.Value) -> str:
-    return value.name or ""
-
-
-def _label(node: ir.Node) -> str:
-    return f"{node.name!r} ({node.op_type})" if node.name else f"{node.op_type} of {_name(node.outputs[0])!r}"

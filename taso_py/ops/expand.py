@@ -66,10 +66,10 @@ class Expand(Operator):
         (x,) = operands
         if opset < self.since:
             return None
-        dims = (*(1 for _ in range(len(self.shape) - x.rank)), *x.dims)
+        result = self.infer(x).dims
+        dims = (*(1 for _ in result[x.rank :]), *x.dims)
         # x's own symbolic size stays what it is when it is broadcast against 1.
-        spelled = tuple(1 if s == d else s for s, d in zip(self.shape, dims[-len(self.shape) :], strict=True))
-        shape = concrete(spelled) if self.shape else ()
+        shape = concrete([1 if s == d else s for s, d in zip(result, dims, strict=True)])
         return None if shape is None else Writing(self.onnx, (Given(0), Constant.integers(shape)), {})
 
 

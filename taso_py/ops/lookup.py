@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from taso_py.graph.sizes import Size, entry
 
-LARGEST = 65536
+LARGEST = 4096
 """Entries; longer tables make no good formula."""
 
 

@@ -76,8 +76,11 @@ class Pad(Operator):
         return grown[cuts].copy()
 
     def normal(self, *operands: TensorType) -> Self:
-        pads = self.pads or (0,) * (2 * operands[0].rank)
-        return type(self)(pads, self.mode, self.value if self.mode == "constant" else 0.0)
+        (x,) = operands
+        # A number from a rule's text becomes the one that x's element type can hold.
+        value = float(np.array(self.value, dtype=x.dtype)) if x.dtype in ("float16", "float32") else self.value
+        pads = self.pads or (0,) * (2 * x.rank)
+        return type(self)(pads, self.mode, value if self.mode == "constant" else 0.0)
 
     def _halves(self, rank: int) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
         pads = self.pads or (0,) * (2 * rank)

@@ -86,6 +86,8 @@ def _check_window(window: Window, dim: Size) -> None:
     """Every window must hold an element: less padding than kernel does it, unless taps can step over x."""
     if at_least(window.begin, window.kernel) is True or at_least(window.end, window.kernel) is True:
         raise TypingError(f"pads {window.begin}, {window.end} must be less than the kernel {window.kernel}")
+    if dim == 0:
+        raise TypingError("a window over an axis of size 0")
     if window.dilation == 1 or (window.begin == 0 and window.end == 0):
         return
     count = window.result(dim)

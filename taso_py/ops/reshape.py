@@ -266,7 +266,7 @@ class Unsqueeze(Operator):
         return Reading(cls(axes), (0,))
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
-        return _with_axes(self.onnx, self.axes, opset)
+        return _with_axes(self.onnx, self.axes, opset) if self.axes else None
 
 
 def _inserted(sizes: Sequence[Size], axes: Sequence[int], rank: int, value: Size = 0) -> tuple[Size, ...]:

@@ -18,13 +18,24 @@ _FINEST = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of ``dim`` elements resampled to ``result``; scale as an exact fraction and as in float32."""
+    """An axis of ``dim`` elements resampled to ``result`` by an exact scale, rational or as a float32 has it."""
 
     dim: int
     result: int
     scale: Fraction
-    rounded: float
     coordinates: str
+
+    @property
+    def blur(self) -> Fraction:
+        """How far off a position computed in float32 can be."""
+        return Fraction(self.dim + 1, 2**20)
+
+    @property
+    def exact(self) -> bool:
+        """Whether float32 hits positions that it can represent: it divides by numbers without error."""
+        if self.coordinates == "half_pixel_symmetric" and self.result != self.scale * self.dim:
+            return False
+        return self.coordinates == "align_corners" or Fraction(float(np.float32(float(self.scale)))) == self.scale
 
     @staticmethod
     def scaled(dim: int, scale: float, coordinates: str) -> Axis:
@@ -37,12 +48,12 @@ class Axis:
         if result < 1 or result != int(np.float32(dim) * np.float32(scale)) or result == dim:
             # Where no size changes ONNX Runtime copies x, whatever the scale is.
             raise TypingError(f"an axis of size {dim} scaled by {scale} has no definite size")
-        return Axis(dim, result, exact, scale, coordinates)
+        return Axis(dim, result, exact, coordinates)
 
     @staticmethod
     def sized(dim: int, result: int, coordinates: str) -> Axis:
         """scale = result / dim."""
-        return Axis(dim, result, Fraction(result, dim), float(np.float32(result / dim)), coordinates)
+        return Axis(dim, result, Fraction(result, dim), coordinates)
 
 
 def ratio(scale: float) -> Fraction:
@@ -67,32 +78,20 @@ def _positions(axis: Axis) -> list[Fraction]:
     return [shift + (i + _HALF) / axis.scale - _HALF for i in steps]
 
 
-def _rounded_positions(axis: Axis) -> list[np.float32]:
-    """c(i) as runtimes compute it, in float32."""
-    one, half, scale = np.float32(1), np.float32(0.5), np.float32(axis.rounded)
-    steps = [np.float32(i) for i in range(axis.result)]
-    if axis.coordinates == "asymmetric":
-        return [i / scale for i in steps]
-    if axis.coordinates == "align_corners":
-        last = np.float32(max(axis.result - 1, 1))
-        return [i * np.float32(axis.dim - 1) / last for i in steps]
-    if axis.coordinates == "pytorch_half_pixel" and axis.result == 1:
-        return [np.float32(0)]
-    shift = np.float32(0)
-    if axis.coordinates == "half_pixel_symmetric":
-        adjustment = np.float32(axis.result) / (scale * np.float32(axis.dim))
-        shift = np.float32(axis.dim) * half * (one - adjustment)
-    return [shift + (i + half) / scale - half for i in steps]
-
-
 @lru_cache(maxsize=4096)
 def nearest_table(axis: Axis, nearest_mode: str) -> tuple[int, ...]:
-    """The element that each result position reads; an error when float32 would round to another one."""
-    exact = [_nearest(c, nearest_mode, axis.dim) for c in _positions(axis)]
-    rounded = [_nearest(Fraction(float(c)), nearest_mode, axis.dim) for c in _rounded_positions(axis)]
-    if exact != rounded:
-        raise TypingError(f"nearest neighbours of {axis.dim} -> {axis.result} depend on rounding")
-    return tuple(exact)
+    """The element that each result position reads; an error where float32 could round to another one."""
+    positions = _positions(axis)
+    for position in positions:
+        below, above = (_nearest(position + d, nearest_mode, axis.dim) for d in (-axis.blur, axis.blur))
+        if below != above and not (axis.exact and _on_edge(position, nearest_mode)):
+            raise TypingError(f"nearest neighbours of {axis.dim} -> {axis.result} depend on rounding")
+    return tuple(_nearest(position, nearest_mode, axis.dim) for position in positions)
+
+
+def _on_edge(position: Fraction, mode: str) -> bool:
+    """Whether the position is exactly where one neighbour gives way to the next."""
+    return (position if mode in ("floor", "ceil") else position - _HALF).denominator == 1
 
 
 def _nearest(position: Fraction, mode: str, dim: int) -> int:

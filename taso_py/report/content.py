@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from taso_py.result import Result
 
+# Width of the 95 % interval, relative to the median, from which a speed-up is called noisy.
+NOISY_WIDTH = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -25,15 +28,14 @@ def sentence(result: Result) -> str:
         return f"{name}: {_untimed(result)}"
     if not result.improved:
         return f"{name}: not improved, the output is the model as it was (search ended: {result.stop_reason})"
-    return f"{name}: {_gain(result)}{_error(result)}"
+    return f"{name}: {_gain(result)}{_error(result)}{_doubt(result)}"
 
 
 def conditions(result: Result) -> str:
     """The circumstances under which the figures were taken."""
     shapes = " | ".join(shape_text(shapes) for shapes in result.shapes) or "fixed"
     return (
-        f"threads {result.threads} · shapes {shapes} · {result.ep} · {result.cpu} · "
-        f"ONNX Runtime {result.ort_version}"
+        f"threads {result.threads} · shapes {shapes} · {result.ep} · {result.cpu} · ONNX Runtime {result.ort_version}"
     )
 
 
@@ -43,9 +45,7 @@ def tables(result: Result) -> tuple[Table, ...]:
         (rule.name, rule.status, str(rule.sites), "" if rule.gain is None else f"{rule.gain:.1%}")
         for rule in result.rules
     )
-    barred = tuple(
-        (item.name, item.site, item.reason, str(item.reproduction or "")) for item in result.rejected
-    )
+    barred = tuple((item.name, item.site, item.reason, str(item.reproduction or "")) for item in result.rejected)
     found = (
         Table("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
         Table("Rejected", ("rule", "site", "reason", "reproduction"), barred),
@@ -122,6 +122,14 @@ def interval(result: Result) -> str:
         return ""
     spread = "" if low is None or high is None else f" ± {(high - low) / 2:.2f}"
     return f"{middle:.2f}{spread}"
+
+
+def _doubt(result: Result) -> str:
+    """A wide interval comes from a busy machine, and its middle means little: say so beside the figure."""
+    middle, low, high = result.speedup, result.speedup_low, result.speedup_high
+    if not middle or low is None or high is None or (high - low) / middle <= NOISY_WIDTH:
+        return ""
+    return f"; noisy measurement, 95 % interval {low:.2f} to {high:.2f}: repeat it on an idle machine"
 
 
 def _error(result: Result) -> str:

@@ -74,9 +74,7 @@ def _inline(text: str) -> str:
 def _html_table(table: Table) -> str:
     head = "".join(_cell("th", text, index in table.numeric) for index, text in enumerate(table.header))
     rows = "\n".join(
-        "<tr>"
-        + "".join(_cell("td", text, index in table.numeric) for index, text in enumerate(row))
-        + "</tr>"
+        "<tr>" + "".join(_cell("td", text, index in table.numeric) for index, text in enumerate(row)) + "</tr>"
         for row in table.rows
     )
     return f"<table><caption>{escape(table.title)}</caption>\n<tr>{head}</tr>\n{rows}\n</table>"

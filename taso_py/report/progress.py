@@ -135,9 +135,7 @@ class _State:
     def begin(self, name: str, total: int | None) -> None:
         self.name, self.total, self.done = name, total, None
 
-    def update(
-        self, done: int | None, candidates: int | None, best: float | None, remaining_s: float | None
-    ) -> None:
+    def update(self, done: int | None, candidates: int | None, best: float | None, remaining_s: float | None) -> None:
         self.done = self.done if done is None else done
         self.candidates = self.candidates if candidates is None else candidates
         self.best = self.best if best is None else best

@@ -58,9 +58,7 @@ def inspection_text(inspection: Inspection) -> str:
 
 def table(content: Table) -> RichTable:
     """A table of plain texts: nothing in it is read as markup."""
-    result = RichTable(
-        title=content.title, title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
+    result = RichTable(title=content.title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(content.header):
         result.add_column(name, justify="right" if index in content.numeric else "left", overflow="fold")
     for row in content.rows:

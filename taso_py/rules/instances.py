@@ -6,8 +6,10 @@ declaration gets a shape that its operator accepts.  What does not satisfy the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +17,10 @@ import numpy.typing as npt
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node, Values
 from taso_py.graph.types import TensorType
+from taso_py.ops.comparison import Where
 from taso_py.ops.operator import Operator, frozen
 from taso_py.rules.build import Builder, NotBuildable
-from taso_py.rules.menus import Menus, Shape, array_kind
+from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
@@ -47,6 +50,8 @@ _FIRST = ("group", "transA", "transB", "blocksize")
 _EARLY = (*_FIRST, "axis", "axes", "kernel_shape", "dilations", "strides", "starts", "indices_shape")
 """Attributes drawn before the others, which depend on them."""
 _DTYPE = "float32"
+_OPSET = 23
+"""An opset at which every operator of the library can be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,13 @@ class _Draw:
         dims: list[int] = []
         for axis in declaration.axes:
             dims.extend(self._axis(axis))
-        self.types[declaration.variable] = TensorType(_DTYPE, tuple(dims))
+        self.types[declaration.variable] = self._tensor_type(declaration.variable, tuple(dims))
+
+    def _tensor_type(self, name: str, shape: Shape) -> TensorType:
+        """Conditions of Where are bools, all else is float32."""
+        conditions = [a.arguments[0] for a in self.rule.left.applications() if a.operator is Where]
+        sources = {v.name for c in conditions for v in _leaves(c)}
+        return TensorType("bool" if name in sources else _DTYPE, shape)
 
     def _axis(self, axis: Axis) -> Shape:
         if isinstance(axis, Block):
@@ -158,7 +169,7 @@ class _Draw:
     def _type(self, term: Term) -> TensorType:
         term = self.rule.left.resolve(term)
         if isinstance(term, Variable):
-            return self.types.setdefault(term.name, TensorType(_DTYPE, self.menus.common))
+            return self.types.setdefault(term.name, self._tensor_type(term.name, self.menus.common))
         if isinstance(term, Scalar):
             return self.literals.setdefault(term, TensorType(_DTYPE, self.menus.narrowed(self.menus.common)))
         if term not in self.done:
@@ -167,12 +178,12 @@ class _Draw:
 
     def _application(self, term: Application) -> TensorType:
         terms = [self.rule.left.resolve(a) for a in term.arguments]
-        known: list[TensorType | None] = [
-            self._type(t) if isinstance(t, Application) or self._placed(t) else None for t in terms
-        ]
         attributes = dict(term.attributes)
         for name in _FIRST:
             self._attribute(term, name, attributes, [])
+        known: list[TensorType | None] = [
+            self._type(t) if isinstance(t, Application) or self._placed(t) else None for t in terms
+        ]
         for k, t in enumerate(terms):
             if known[k] is None and self._placed(t):
                 known[k] = self._type(t)
@@ -183,6 +194,8 @@ class _Draw:
         types = [t for t in known if t is not None]
         for name in sorted(attributes, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY)):
             self._attribute(term, name, attributes, types)
+        if term.operator.onnx in NEED_AXES and not all(t.rank for t in types):
+            raise Rejected
         return self._operator(term, types).infer(*types)
 
     def _placed(self, term: Term) -> bool:
@@ -195,7 +208,7 @@ class _Draw:
         if isinstance(t, Scalar):
             self.literals[t] = type_
         elif isinstance(t, Variable):
-            self.types[t.name] = type_
+            type_ = self.types[t.name] = self._tensor_type(t.name, shape)
             self.kinds.setdefault(t.name, array_kind(term.operator, k))
         return type_
 
@@ -205,6 +218,8 @@ class _Draw:
         expression = attributes.get(name)
         if expression is None or (not types and name not in _FIRST):
             return
+        if isinstance(expression, Sequence_) and types:
+            self._blocks_of(expression, types[0].dims)
         try:
             self.binding.value(expression)
         except Unbound:
@@ -214,6 +229,18 @@ class _Draw:
             if not self.binding.unify(expression, frozen(actual)) or not self.binding.settle():
                 raise Rejected from None
             self._decided()
+
+    def _blocks_of(self, shape: Sequence_, dims: Shape) -> None:
+        """Blocks that only a new shape names: a regrouping of the elements that its other sizes leave."""
+        unbound = [i for i in shape.items if isinstance(i, Block) and i.name not in self.binding.blocks]
+        if len(unbound) == 1:
+            others = Sequence_(tuple(i for i in shape.items if i != unbound[0]))
+            for name in sorted(names_in(others) - self.binding.names.keys()):
+                self.binding.names[name] = self.menus.divisor(math.prod(dims))
+            taken = math.prod(self.binding.value(others))
+            if taken == 0 or math.prod(dims) % taken:
+                raise Rejected
+            self.binding.blocks[unbound[0].name] = self.menus.grouped(math.prod(dims) // taken)
 
     def _value(self, expression: AttributeExpression) -> object:
         try:
@@ -231,7 +258,7 @@ class _Draw:
     ) -> object:
         if not isinstance(expression, Sequence_):
             return self.menus.attribute(term.operator, name, shapes, known, None)
-        entries = [self._value(e) for e in expression.items]
+        entries = [self._value(e) for e in expression.items if not isinstance(e, Block)]
         return self.menus.attribute(term.operator, name, shapes, known, entries)
 
     def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
@@ -261,6 +288,12 @@ class _Draw:
                 self.binding.value(e) for e in c.menu
             ]:
                 raise Rejected
+
+
+def _leaves(term: Term) -> list[Variable]:
+    if isinstance(term, Application):
+        return [v for a in term.arguments for v in _leaves(a)]
+    return [term] if isinstance(term, Variable) else []
 
 
 def _from_front(expression: AttributeExpression, rank: int) -> AttributeExpression:
@@ -304,13 +337,21 @@ class _Realised:
         nodes = dict(sorted((lefts.nodes | rights.nodes).items()))
         if any(v in self.values.constant for v in left) or left == right:
             raise Rejected
+        if not all(self._spellable(v, n) for v, n in nodes.items()):
+            raise Rejected
         if any(self.values.types[a] != self.values.types[b] for a, b in zip(left, right, strict=True)):
             raise Rejected
         return Instance(rule, draw.binding, self.values, nodes, left, right, self.feeds, self.weights)
 
+    def _spellable(self, value: int, node: Node) -> bool:
+        """Constants are folded; all else must be a node that a graph can hold."""
+        types = [self.values.types[i] for i in node.inputs if i is not None]
+        return value in self.values.constant or node.operator.write(_OPSET, types) is not None
+
     def _tensor(self, name: str, constant: bool, predicates: Sequence[Predicate]) -> None:
         draw, type_ = self.draw, self.draw.types[name]
-        array = draw.menus.array(draw.kinds.get(name, ""), type_.dims)
+        kind = "bool" if type_.dtype == "bool" else draw.kinds.get(name, "")
+        array: npt.NDArray[Any] = draw.menus.array(kind, type_.dims)
         for p in predicates:
             array = PREDICATES[p.name].sample(draw.random, type_.dims, *p.arguments)
         if any(not PREDICATES[p.name].holds(np.asarray(array), *p.arguments) for p in predicates):
@@ -319,7 +360,7 @@ class _Realised:
 
     def _fresh(self, type_: TensorType, array: npt.ArrayLike, constant: bool) -> int:
         value = self.values.new(type_)
-        (self.weights if constant else self.feeds)[value] = np.asarray(array, dtype=_DTYPE).reshape(type_.dims)
+        (self.weights if constant else self.feeds)[value] = np.asarray(array, dtype=type_.dtype).reshape(type_.dims)
         if constant:
             self.values.fixed.add(value)
             self.values.constant.add(value)

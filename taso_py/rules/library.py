@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from taso_py.errors import RuleError, UsageError
@@ -37,7 +38,13 @@ def load_file(path: Path) -> RuleSet:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}:1:1: cannot be read: {error}") from None
-    return RuleSet.of(parse_rules(text, str(path)))
+    return _parsed(text, str(path))
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str, name: str) -> RuleSet:
+    """Consecutive runs in one process read the same files."""
+    return RuleSet.of(parse_rules(text, name))
 
 
 def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> Library:
@@ -50,9 +57,7 @@ def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable:
     if files is None:
         special = NEVER | {CANONICAL, CLEANUP}
         files = sorted(p for p in home.glob("*.rules") if p.name not in special)
-    search = RuleSet()
-    for path in files:
-        search = search | load_file(Path(path))
+    search = RuleSet.of(rule for path in files for rule in load_file(Path(path)))
     library = Library(search, canonical, cleanup)
     only, disable = list(only), list(disable)
     _known([*only, *disable], library.all())

@@ -18,7 +18,7 @@ _SIZES = (1, 2, 3, 4, 5, 6)
 _SPATIAL = (4, 5, 6, 7, 3, 2, 1)
 _MATRIX = frozenset({"Gemm", "Flatten"})
 _POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
-_RANKED = frozenset({
+NEED_AXES = frozenset({
     "Concat", "Split", "Slice", "Pad", "Transpose", "Squeeze", "Gather", "Softmax", "LogSoftmax", "Resize",
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "LayerNormalization", "RMSNormalization",
 })  # fmt: skip
@@ -57,6 +57,10 @@ class Menus:
         """A size, different from the others of this draw while there are some left."""
         return self.pool.pop() if self.pool else self._pick(_SIZES)
 
+    def divisor(self, n: int) -> int:
+        """A divisor of ``n``."""
+        return int(self._pick([d for d in range(1, n + 1) if n % d == 0] or [1]))
+
     def block(self) -> Shape:
         """Sizes of a block of axes."""
         return tuple(self._pick((1, 2, 3, 4, 5)) for _ in range(self._pick((0, 1, 1, 2, 2, 3))))
@@ -92,7 +96,7 @@ class Menus:
         if operator.pointwise and others:
             widest = max(others, key=len)
             return self.narrowed(widest if self.random.random() < 0.8 else (*self.common[: 4 - len(widest)], *widest))
-        return self._ranked() if name in _RANKED else self.common
+        return self._ranked() if name in NEED_AXES else self.common
 
     def _ranked(self) -> Shape:
         return self.common or (self._pick(_SIZES),)
@@ -192,6 +196,8 @@ class Menus:
                 return tuple(self._pick((0, 0, 1, 2)) for _ in range(2 * rank))
             case "pads" if self.random.random() < 0.6 and spatial:
                 return self._same_pads(op, shapes, known)
+            case "pads" if self.random.random() < 0.4:
+                return (0,) * (2 * spatial)
             case "pads":
                 return tuple(self._pick((0, 0, 1, 2)) for _ in range(2 * spatial))
             case "kernel_shape":
@@ -250,8 +256,11 @@ class Menus:
             return (*(self._pick((1, 2, 3)) for _ in range(self._pick((0, 0, 1)))), *wide)
         if entries is not None:
             return self._filled(math.prod(dims), entries)
-        # Split or join neighbouring factors of the element count, so that every grouping can come up.
-        factors = [f for d in dims for f in _prime_factors(d)]
+        return self.grouped(math.prod(dims))
+
+    def grouped(self, elements: int) -> tuple[int, ...]:
+        """A shape of so many elements: their prime factors in any order, some joined, sometimes a leading 1."""
+        factors = [int(f) for f in self.random.permutation(_prime_factors(elements))]
         shape: list[int] = [1] * self._pick((0, 0, 0, 1))
         for f in factors:
             if shape and self.random.random() < 0.4:
@@ -268,7 +277,7 @@ class Menus:
                 continue
             rest = elements // max(1, math.prod(x for x in result if x is not None))
             last = result[i + 1 :].count(None) == 0
-            result[i] = rest if last else self._pick([d for d in range(1, rest + 1) if rest % d == 0] or [1])
+            result[i] = rest if last else self.divisor(rest)
         return tuple(result)
 
     def _parts(
@@ -283,9 +292,12 @@ class Menus:
                 return tuple(b - a for a, b in zip([0, *cuts], [*cuts, dim], strict=True))
             case "indices":
                 count = math.prod(known.get("indices_shape") or (self._pick((1, 2, 3)),))
+                if count <= dim and self.random.random() < 0.3:
+                    first = int(self.random.integers(0, dim - count + 1))
+                    return tuple(range(first, first + count))
                 return tuple(int(self.random.integers(0, dim)) for _ in range(count))
             case "indices_shape":
-                return (len(known.get("indices") or ()),)
+                return (len(known.get("indices") or range(self._pick((1, 2, 3)))),)
             case "scales":
                 return (1.0, 1.0, *(float(self._pick((1, 2, 3))) for _ in range(rank - 2)))
             case _:
@@ -304,8 +316,10 @@ class Menus:
 
     # ---- arrays --------------------------------------------------------------------------------------------------
 
-    def array(self, kind: str, shape: Shape) -> npt.NDArray[np.float64]:
+    def array(self, kind: str, shape: Shape) -> npt.NDArray[Any]:
         """Values for a tensor: normal ones of both signs, or such that the operator that reads it is defined."""
+        if kind == "bool":
+            return np.asarray(self.random.random(shape) < 0.5)
         if kind == "positive":
             return self.random.uniform(0.5, 2.0, shape)
         if kind == "nonzero":

@@ -88,7 +88,7 @@ def expression_text(expression: AttributeExpression, level: int = 0) -> str:
         case Call(function, arguments):
             return f"{function}({', '.join(map(expression_text, arguments))})"
         case Sequence_(items):
-            return "[" + ", ".join(map(expression_text, items)) + "]"
+            return "[" + ", ".join(axis_text(i) for i in items) + "]"
         case Binary(operation, left, right):
             own = _LEVEL[operation]
             text = f"{expression_text(left, own)} {operation} {expression_text(right, own + 1)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from taso_py.errors import RuleError
@@ -43,9 +44,7 @@ class Rule:
     @property
     def id(self) -> str:
         """Content hash: the law without its name, documentation and place."""
-        from taso_py.rules.printer import law_text
-
-        return hashlib.sha256(law_text(self).encode()).hexdigest()[:12]
+        return _law_hash(self)
 
     def text(self) -> str:
         """The rule in the rule language; parsing it gives the rule back."""
@@ -101,6 +100,13 @@ class Rule:
                 unknown = names - self._bound_attributes() - self._attribute_names(self.right)
                 if unknown:
                     raise RuleError(f"{where}: condition on unbound {', '.join(sorted(unknown))}")
+
+
+@lru_cache(maxsize=4096)
+def _law_hash(rule: Rule) -> str:
+    from taso_py.rules.printer import law_text
+
+    return hashlib.sha256(law_text(rule).encode()).hexdigest()[:12]
 
 
 def axis_names(axis: object) -> set[str]:

@@ -47,7 +47,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """max(a, b), min(a, b), neg(a)."""
+    """max(a, b), min(a, b), neg(a), sum(p), or a function of `taso_py.rules.functions`."""
 
     function: str
     arguments: tuple[AttributeExpression, ...]
@@ -55,9 +55,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Sequence_:
-    """[a, b, ...]."""
+    """[a, b, ...]; a block ``*s`` among the items stands for its sizes."""
 
-    items: tuple[AttributeExpression, ...]
+    items: tuple[AttributeExpression | Block, ...]
 
 
 AttributeExpression: TypeAlias = Literal_ | Name | Rank | Binary | Call | Sequence_
@@ -197,7 +197,9 @@ def names_in(expression: AttributeExpression) -> set[str]:
             return {name}
         case Binary(_, left, right):
             return names_in(left) | names_in(right)
-        case Call(_, arguments) | Sequence_(arguments):
+        case Call(_, arguments):
             return set().union(*map(names_in, arguments))
+        case Sequence_(items):
+            return set().union(*(names_in(i) for i in items if not isinstance(i, Block)))
         case _:
             return set()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taso_py.graph.sizes import Expression, Size, at_least, product, symbol, symbols
+from taso_py.rules.functions import FUNCTIONS
 from taso_py.rules.term import (
     AttributeExpression,
     Axis,
@@ -53,10 +54,19 @@ class Binding:
     blocks: dict[str, tuple[Size, ...]] = field(default_factory=dict)
     waiting: list[tuple[AttributeExpression, Value]] = field(default_factory=list)
     shapes: list[tuple[tuple[Axis, ...], tuple[Size, ...]]] = field(default_factory=list)
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Numbers of axes of blocks, known from an axis attribute before the block itself is."""
 
     def copy(self) -> Binding:
         """An independent copy."""
-        return Binding(dict(self.tensors), dict(self.names), dict(self.blocks), list(self.waiting), list(self.shapes))
+        return Binding(
+            dict(self.tensors),
+            dict(self.names),
+            dict(self.blocks),
+            list(self.waiting),
+            list(self.shapes),
+            dict(self.ranks),
+        )
 
     def value(self, expression: AttributeExpression) -> Value:
         """The expression's value; raises `Unbound`."""
@@ -68,15 +78,26 @@ class Binding:
                     raise Unbound(name)
                 return self.names[name]
             case Rank(block):
-                if block not in self.blocks:
+                rank = self._rank(block)
+                if rank is None:
                     raise Unbound(block)
-                return len(self.blocks[block])
+                return rank
             case Binary(operation, left, right):
                 return _arithmetic(operation, self.value(left), self.value(right))
             case Call(function, arguments):
                 return _call(function, [self.value(a) for a in arguments])
             case Sequence_(items):
-                return tuple(self.value(i) for i in items)
+                return tuple(v for i in items for v in self._entries(i))
+
+    def _entries(self, item: AttributeExpression | Block) -> tuple[Value, ...]:
+        if not isinstance(item, Block):
+            return (self.value(item),)
+        if item.name not in self.blocks:
+            raise Unbound(item.name)
+        return self.blocks[item.name]
+
+    def _rank(self, block: str) -> int | None:
+        return len(self.blocks[block]) if block in self.blocks else self.ranks.get(block)
 
     def unify(self, expression: AttributeExpression, actual: Value) -> bool:
         """Makes ``expression == actual`` true or puts it off; False when it cannot be true."""
@@ -84,12 +105,13 @@ class Binding:
             case Name(name):
                 known = self.names.setdefault(name, actual)
                 return _same(known, actual)
+            case Rank(block):
+                rank = self._rank(block)
+                if rank is None and isinstance(actual, int):
+                    rank = self.ranks[block] = actual
+                return rank is not None and rank == actual
             case Sequence_(items):
-                return (
-                    isinstance(actual, tuple)
-                    and len(items) == len(actual)
-                    and all(self.unify(i, a) for i, a in zip(items, actual, strict=True))
-                )
+                return isinstance(actual, tuple) and self.unify_shape(items, actual)
             case _:
                 return self._equation(expression, actual)
 
@@ -128,13 +150,13 @@ class Binding:
     def unify_shape(self, axes: tuple[Axis, ...], dims: tuple[Size, ...]) -> bool:
         """Makes a declared shape equal to ``dims`` or puts it off."""
         blocks = [a for a in axes if isinstance(a, Block)]
-        free = [b for b in blocks if b.broadcast or b.name not in self.blocks]
+        free = [b for b in blocks if b.broadcast or self._rank(b.name) is None]
         plain = len(axes) - len(blocks)
+        known = sum(self._rank(b.name) or 0 for b in blocks if b not in free)
         if not free:
-            known = sum(len(self.blocks[b.name]) for b in blocks)
             return known + plain == len(dims) and self._axes(axes, dims)
         if len(free) == 1 and not (free[0].broadcast and free[0].name not in self.blocks):
-            extra = len(dims) - plain - sum(len(self.blocks[b.name]) for b in blocks if b not in free)
+            extra = len(dims) - plain - known
             return extra >= 0 and self._axes(axes, dims, extra)
         self.shapes.append((axes, dims))
         return True
@@ -149,7 +171,8 @@ class Binding:
                         return False
                     at += extra
                     continue
-                width = extra if bound is None else len(bound)
+                rank = self._rank(axis.name)
+                width = extra if rank is None else rank
                 if self.blocks.setdefault(axis.name, dims[at : at + width]) != dims[at : at + width]:
                     return False
                 at += width
@@ -241,6 +264,8 @@ def _call(function: str, values: list[Any]) -> Any:
         for value in values[0]:
             total = total + value
         return total
+    if function in FUNCTIONS:
+        return FUNCTIONS[function](*values)
     left, right = values
     bigger = decide(left, ">=", right)
     if bigger is None:

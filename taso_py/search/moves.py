@@ -186,16 +186,16 @@ class Rewriter:
 
 
 def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
-    """The first matches that still stand and do not touch each other."""
+    """The first matches that still stand and do not rely on what another one replaces."""
     chosen: list[Match] = []
-    taken: set[int] = set()
+    replaced: set[int] = set()
     for match in matches:
+        outputs = set(match.outputs)
         # An expansion's owner is replaced with it.
-        own = {*match.used, *match.outputs}
-        own |= {view.owners[v][0][0] for v in own if v in view.owners}
-        if not own & taken and _current(match, view):
+        outputs |= {view.owners[v][0][0] for v in match.outputs if v in view.owners}
+        if not (outputs | match.used) & replaced and _current(match, view):
             chosen.append(match)
-            taken |= own
+            replaced |= outputs
     return chosen
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from taso_py.cost.model import CostModel, Estimate
+from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.model import Model
 from taso_py.search.matcher import Match
@@ -54,6 +54,8 @@ class State:
     estimate: float
     """Roofline seconds; breaks ties between equal costs."""
     trace: tuple[Step, ...] = field(compare=False, default=())
+    parts: tuple[Part, ...] = field(compare=False, default=())
+    """The regions in which it differs from the start, with what each gained or lost."""
 
     @property
     def model(self) -> Model:
@@ -92,9 +94,21 @@ _KEPT = 256
 
 
 @dataclass(slots=True)
+class _Open:
+    """A state in the queue, and the groups of matches that it has not tried yet."""
+
+    state: State
+    groups: list[Sequence[Match]]
+
+
+@dataclass(slots=True)
 class Backtracking:
-    """α-relaxed best-first search: pop the cheapest state, try each class of matches as one move, keep every new
-    state that costs less than α times the best."""
+    """α-relaxed best-first search (TASO's) over moves, expanding one move at a time.
+
+    The cheapest state tries its most promising rule; a state that results is kept if it costs less than α times the
+    best.  A state's cost is the start's plus the difference *between the start and it*, so rewrites that undo
+    each other gain nothing however often they are repeated.
+    """
 
     rewriter: Rewriter
     cost: CostModel
@@ -102,104 +116,112 @@ class Backtracking:
     limits: Limits
     file_growth: Callable[[Model], float] = lambda model: 0.0
     _seen: dict[int, list[Model]] = field(default_factory=dict)
+    _gains: dict[str, float] = field(default_factory=dict)
+    """Best gain of each rule so far, as a share of the start's cost."""
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
         """Searches from a table whose cost is ``start_cost`` seconds."""
         first = State(start, self.rewriter.all_matches(start), start_cost, self.roofline.total(start.model))
         self._is_new(first.model)
         counter = itertools.count()
-        queue = [((first.cost, first.estimate, next(counter)), first)]
+        queue = [(*_priority(first), next(counter), self._open(first))]
         reached: Sequence[State] = ()
         best = first
-        explored = built = 0
+        built = 0
         while queue:
-            reason = self._ended(stop, explored)
+            reason = self._ended(stop, built)
             if reason is not None:
-                return Found(tuple(reached), reason, explored)
-            _, state = heapq.heappop(queue)
-            if state.cost >= self.limits.alpha * best.cost and state is not first:
+                return Found(tuple(reached), reason, built)
+            *_, opened = heapq.heappop(queue)
+            if not opened.groups or (
+                opened.state is not first and opened.state.cost >= self.limits.alpha * best.cost
+            ):
                 continue
-            explored += 1
-            for child in self._children(state, stop):
-                reached = _ranked([*reached, child])[:_KEPT]
-                if (child.cost, child.estimate) < (best.cost, best.estimate):
-                    best = child
-                if child.cost < self.limits.alpha * best.cost:
-                    heapq.heappush(queue, ((child.cost, child.estimate, next(counter)), child))
-                built += 1
-                report(built, best.cost)
-        return Found(tuple(reached), StopReason.SATURATED, explored)
+            child = self._expand(first, opened)
+            if opened.groups:
+                heapq.heappush(queue, (*_priority(opened.state), next(counter), opened))
+            if child is None:
+                continue
+            built += 1
+            reached = _ranked([*reached, child])[:_KEPT]
+            best = min(best, child, key=_priority)
+            if child.cost < self.limits.alpha * best.cost:
+                heapq.heappush(queue, (*_priority(child), next(counter), self._open(child)))
+            report(built, best.cost)
+        return Found(tuple(reached), StopReason.SATURATED, built)
 
-    def _ended(self, stop: Stop, explored: int) -> StopReason | None:
+    def _ended(self, stop: Stop, built: int) -> StopReason | None:
         if stop():
             return StopReason.INTERRUPTED
         if time.monotonic() > self.limits.deadline:
             return StopReason.TIME
-        return StopReason.STATES if explored >= self.limits.states else None
+        return StopReason.STATES if built >= self.limits.states else None
 
-    def _children(self, state: State, stop: Stop) -> list[State]:
-        """Sweeps first: a rule at all its sites. Where a sweep does not pay everywhere, its classes one by one."""
-        children: list[State] = []
-        for matches in self.rewriter.groups(state.matches):
-            if self._ended(stop, 0) is not None:
-                break
-            sweep = self._child(state, matches, _ROUNDS)
-            if sweep is not None:
-                children.append(sweep)
-            if sweep is not None and sweep.cost < state.cost and not sweep.trace[-1].refined:
-                continue
-            classes = self.rewriter.classes(matches)
-            if len(classes) > 1:
-                children += [c for c in (self._child(state, m, 1) for m in classes) if c is not None]
-        return children
+    def _open(self, state: State) -> _Open:
+        """The state with its groups in ascending order of promise: the last one is tried first."""
+        groups = self.rewriter.groups(state.matches)
+        untried = float("inf")
+        groups.sort(key=lambda g: (self._gains.get(g[0].rule.name, untried), len(g)))
+        return _Open(state, list(groups))
 
-    def _child(self, state: State, matches: Sequence[Match], rounds: int) -> State | None:
-        outcome = self.rewriter.apply(state.view, matches, rounds)
-        if outcome is None or not self._admissible(state, outcome):
+    def _expand(self, first: State, opened: _Open) -> State | None:
+        """The next move of a state: a rule at all its sites; where that does not pay, later its classes of sites."""
+        matches = opened.groups.pop()
+        state = opened.state
+        outcome = self.rewriter.apply(state.view, matches, _ROUNDS)
+        if outcome is None or not self._is_new(outcome.view.model):
             return None
-        estimate = self.cost.difference(state.model, outcome.view.model)
-        refined = None
-        if estimate.slower and len(matches) > 1:
-            refined = self._refined(state, matches, rounds, estimate)
-            outcome, estimate = refined or (outcome, estimate)
+        classes = self.rewriter.classes(matches)
+        if not self._admissible(state, outcome):
+            opened.groups[:0] = classes if len(classes) > 1 else []
+            return None
+        estimate = self.cost.difference(first.model, outcome.view.model)
+        if estimate is None:
+            return None
+        refined = False
+        lost, won = _changes(state.parts, estimate.parts)
+        if lost and len(matches) > 1:
+            better = self._refined(first, state, matches, estimate, lost)
+            if better is not None:
+                refined, (outcome, estimate) = True, better
+            elif won:
+                opened.groups[:0] = classes if len(classes) > 1 else []
+        return self._reached(first, state, matches[0].rule.name, outcome, estimate, refined=refined)
+
+    def _reached(
+        self, first: State, state: State, rule: str, outcome: Outcome, estimate: Estimate, *, refined: bool
+    ) -> State:
         after = outcome.view
-        step = Step(
-            matches[0].rule.name,
-            outcome.sites,
-            outcome.tidied,
-            state.cost,
-            state.cost + estimate.seconds,
-            after.model,
-            refined is not None,
-        )
+        cost = first.cost + estimate.seconds
+        self._gains[rule] = max(self._gains.get(rule, 0.0), (state.cost - cost) / first.cost)
+        step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined)
         return State(
             after,
             self.rewriter.matches_after(state.view, state.matches, after),
-            step.after,
+            cost,
             state.estimate + self.roofline.difference(state.model, after.model),
             (*state.trace, step),
+            estimate.parts,
         )
 
     def _admissible(self, state: State, outcome: Outcome) -> bool:
         model = outcome.view.model
-        if not self._is_new(model):
-            return False
         if live_size(model) > self.limits.nodes * max(live_size(state.model), 16):
             return False
         return self.file_growth(model) <= self.limits.constant_bytes
 
     def _refined(
-        self, state: State, matches: Sequence[Match], rounds: int, estimate: Estimate
+        self, first: State, state: State, matches: Sequence[Match], estimate: Estimate, lost: set[int]
     ) -> tuple[Outcome, Estimate] | None:
-        """The same move without the sites whose regions got slower."""
-        kept = [m for m in matches if not set(m.outputs) & estimate.slower]
-        if not kept or len(kept) == len(matches):
+        """The same move without the sites in regions that got slower."""
+        kept = [m for m in matches if not (set(m.outputs) | m.used) & lost]
+        if not kept:
             return None
-        outcome = self.rewriter.apply(state.view, kept, rounds)
-        if outcome is None or not self._admissible(state, outcome):
+        outcome = self.rewriter.apply(state.view, kept, _ROUNDS)
+        if outcome is None or not self._admissible(state, outcome) or not self._is_new(outcome.view.model):
             return None
-        better = self.cost.difference(state.model, outcome.view.model)
-        return (outcome, better) if better.seconds < estimate.seconds else None
+        better = self.cost.difference(first.model, outcome.view.model)
+        return (outcome, better) if better is not None and better.seconds < estimate.seconds else None
 
     def _is_new(self, model: Model) -> bool:
         key = 0
@@ -212,8 +234,26 @@ class Backtracking:
         return True
 
 
+def _priority(state: State) -> tuple[float, float, int]:
+    """Cheapest first, then by the roofline, then by the shorter trace; sums are compared to a tenth of a nanosecond."""
+    return round(state.cost, 10), round(state.estimate, 10), len(state.trace)
+
+
+def _changes(before: Sequence[Part], after: Sequence[Part]) -> tuple[set[int], bool]:
+    """Ids of regions that are slower than they were, and whether some region is faster."""
+    lost: set[int] = set()
+    won = False
+    for part in after:
+        old = [p for p in before if p.ids & part.ids]
+        change = part.seconds - sum(p.seconds for p in old)
+        if change > 0:
+            lost |= part.ids.union(*(p.ids for p in old))
+        won = won or change < 0
+    return lost, won
+
+
 def _ranked(states: Sequence[State]) -> tuple[State, ...]:
-    return tuple(sorted(states, key=lambda s: (s.cost, s.estimate, len(s.trace))))
+    return tuple(sorted(states, key=_priority))
 
 
 @dataclass(slots=True)
