@@ -120,6 +120,8 @@ def _with_bar(outcomes: Iterable[Outcome], total: int, console: Console) -> list
         for outcome in outcomes:
             done.append(outcome)
             bar.advance(task)
+            if not console.is_terminal and len(done) % 1000 == 0:
+                console.print(f"{len(done)} of {total} runs")
             if outcome.verdict not in ("ok", "skipped"):
                 text = f"{outcome.case} ({outcome.mode}): {outcome.verdict}: {outcome.detail}"
                 console.print(text, markup=False, soft_wrap=True, highlight=False)
@@ -128,7 +130,7 @@ def _with_bar(outcomes: Iterable[Outcome], total: int, console: Console) -> list
 
 @click.command()
 @click.option("--case", "pattern", default="", help="Only cases whose name holds this regular expression.")
-@click.option("--mode", "modes", multiple=True, type=click.Choice((*MODES, "rule")), help="Only this mode (repeatable).")
+@click.option("--mode", "modes", multiple=True, type=click.Choice((*MODES, "rule")), help="Only this (repeatable).")
 @click.option("--jobs", "processes", default=2, show_default=True, help="Processes.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("conformance_output"), show_default=True)
 @click.option("--zoo", type=click.Path(path_type=Path), default=Path("zoo_models"), show_default=True)

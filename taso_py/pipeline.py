@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,8 +46,10 @@ _SEARCH_SHARE, _CHECK_SHARE = 0.60, 0.15
 _RACED = 6
 """Candidates that are checked and raced."""
 _CONFIRM_ROUNDS = 15
-_UNTIMED_STATES = 300
-"""States that a search without timing builds."""
+_STATES, _UNTIMED_STATES = 5000, 200
+"""States that a search builds at most."""
+_PATIENCE, _UNTIMED_PATIENCE = 150, 60
+"""States without a gain after which a search gives up; without timing nobody waits for a deadline."""
 _FILE_GROWTH = 0.1
 """Largest growth of the weights, as a share of the original's."""
 
@@ -109,12 +111,9 @@ def optimize(
             return job.unchanged(
                 StopReason.TIME.value, f"too little time to race: use --time-budget {4 * need:.0f} or more"
             )
-        found = job.search()
-        clock.lap("search")
         with work_folder() as folder, job.checker() as checker:
             workshop = job.workshop(checker, folder)
-            checked = job.check(workshop, found)
-            clock.lap("check")
+            found, checked = job.search_and_check(workshop)
             result = job.decide(workshop, found, checked)
     clock.lap("race")
     return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
@@ -160,12 +159,25 @@ class _Job:
 
     # ---- search ----------------------------------------------------------------------------------------------
 
-    def search(self) -> Found:
+    def search_and_check(self, workshop: Workshop) -> tuple[Found, list[Candidate]]:
+        """The search and its checked candidates; again without the rules that turned out wrong, if there were any."""
+        while True:
+            barred = len(workshop.barred)
+            found = self.search(workshop.barred)
+            self.log_trace(found)
+            self.clock.lap("search")
+            checked = self.check(workshop, found)
+            self.clock.lap("check")
+            late = self.options.race and self.clock.left() < (1 - _SEARCH_SHARE) * self.clock.budget
+            if len(workshop.barred) == barred or late or self.stop:
+                return found, checked
+
+    def search(self, barred: Iterable[str] = ()) -> Found:
         """States that cost less than the original, as far as the cost model can tell."""
         loaded = self.setting.loaded
         self.progress.phase("search")
         canonical = Canonical.of(self.library.canonical, self.library.cleanup)
-        rewriter = Rewriter.of(self.library.search, canonical)
+        rewriter = Rewriter.of(self.library.search.without(barred), canonical)
         view = View.of(loaded.model, canonical.expand, loaded.folder.value)
         start = self.baseline or self.roofline.total(loaded.model)
         if self.options.apply == "all":
@@ -174,13 +186,23 @@ class _Job:
             strategy = Backtracking(rewriter, self._cost_model(cache), self.roofline, self._limits(), self._file_growth)
             return strategy.run(view, start, self._stopped, self._report(start))
 
+    def log_trace(self, found: Found) -> None:
+        """The best state's moves, for ``-v``: rule, sites, and the cost in ms before and after."""
+        names = self.setting.loaded.values.names
+        for step in found.states[0].trace if found.states else ():
+            sites = ", ".join(names.get(o, f"#{o}") for site in step.sites[:3] for o in site.outputs)
+            more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
+            cost = f"{1000 * step.before:.3f} -> {1000 * step.after:.3f} ms"
+            self.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
+
     def _limits(self) -> Limits:
         timed = self.options.race
         return Limits(
             # Without timing nothing may depend on the clock: the same bytes every time.
             self.clock.at(_SEARCH_SHARE) if timed else float("inf"),
             self.options.alpha,
-            states=2000 if timed else _UNTIMED_STATES,
+            states=_STATES if timed else _UNTIMED_STATES,
+            patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
             constant_bytes=max(2**20, _FILE_GROWTH * weight_bytes(self.setting.loaded.proto)),
         )
 

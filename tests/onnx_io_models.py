@@ -178,9 +178,7 @@ def old_ir() -> onnx.ModelProto:
     """IR version 3: every initializer is also a graph input."""
     nodes = [node("Mul", "x w", "m"), node("Add", "m b", "y")]
     inputs = [value("x", [2]), value("w", [2]), value("b", [2])]
-    return model(
-        nodes, inputs, [value("y", [2])], [weight("w", [1, 2]), weight("b", [3, 4])], opset=9, ir_version=3
-    )
+    return model(nodes, inputs, [value("y", [2])], [weight("w", [1, 2]), weight("b", [3, 4])], opset=9, ir_version=3)
 
 
 def same_in_and_out() -> onnx.ModelProto:

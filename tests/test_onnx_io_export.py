@@ -2,108 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import onnx
-import pytest
-from onnx import TensorProto, numpy_helper
-from onnx_io_models import Array, half_precision, model, node, old_ir, run, unsorted, value, weight, with_if
+from onnx import numpy_helper
+from onnx_io_models import half_precision, model, node, old_ir, run, unsorted, value, weight, with_if
+from onnx_io_rewrite import Rewrite, chain, kinds, merged, names, normal, op, same, siblings
 
-from scripts.feeds import random_feeds
-from scripts.networks import NETWORKS
-from taso_py.errors import TypingError
-from taso_py.graph.model import Model, Node
-from taso_py.onnx_io.contract import check_contract
-from taso_py.onnx_io.export import export, serialize, writable
-from taso_py.onnx_io.fragment import fragment
-from taso_py.onnx_io.load import Loaded, load
-from taso_py.ops import OPERATORS
+from taso_py.graph.model import Node
+from taso_py.onnx_io.export import writable
+from taso_py.onnx_io.load import load
 from taso_py.ops.layout import Split
-from taso_py.ops.operator import Operator
-
-
-def normal(*shape: int) -> Array:
-    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
-
-
-def op(name: str, **fields: object) -> Operator:
-    return OPERATORS[name](**fields)
-
-
-def new(loaded: Loaded, operator: Operator, *inputs: int) -> int:
-    types = [loaded.values.types[i] for i in inputs]
-    return loaded.values.intern(Node(operator, inputs), operator.infer(*types))
-
-
-class Rewrite:
-    """Builds new nodes on a loaded model and rebinds values to them, as the search does."""
-
-    def __init__(self, proto: onnx.ModelProto, *, freeze: bool = False) -> None:
-        self.loaded = load(proto, freeze_initializers=freeze)
-        self.nodes: dict[int, Node] = {}
-
-    def __getitem__(self, name: str) -> int:
-        return self.loaded.ids[name]
-
-    def add(self, operator: Operator, *inputs: int) -> int:
-        result = new(self.loaded, operator, *inputs)
-        self.nodes[result] = Node(operator, inputs)
-        return result
-
-    def bind(self, name: str, operator: Operator, *inputs: int) -> None:
-        self.nodes[self[name]] = Node(operator, inputs)
-
-    def model(self) -> Model:
-        return self.loaded.model.rebind(self.nodes)
-
-    def export(self) -> onnx.ModelProto:
-        """The rewritten model; the contract holds and another export gives the same bytes."""
-        exported = export(self.loaded, self.model())
-        assert check_contract(self.loaded.proto, exported) == []
-        content = serialize(exported)
-        assert serialize(export(self.loaded, self.model())) == content
-        onnx.checker.check_model(content)
-        return onnx.ModelProto.FromString(content)
-
-
-def same(before: onnx.ModelProto, after: onnx.ModelProto, feeds: Mapping[str, Array], tolerance: float = 1e-6) -> None:
-    for a, b in zip(run(before, feeds), run(after, feeds), strict=True):
-        np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance)
-
-
-def kinds(proto: onnx.ModelProto) -> list[str]:
-    return [n.op_type for n in proto.graph.node]
-
-
-def names(proto: onnx.ModelProto) -> set[str]:
-    return {t.name for t in proto.graph.initializer}
-
-
-def siblings() -> onnx.ModelProto:
-    """x@a and x@b, each used by a node of its own; some metadata on both."""
-    nodes = [
-        node("MatMul", "x a", "p", name="first", doc_string="one"),
-        node("MatMul", "x b", "q", name="second"),
-        node("Relu", "p", "y", name="relu"),
-        node("Neg", "q", "z", name="neg"),
-    ]
-    proto = model(
-        nodes,
-        [value("x", ["n", 4])],
-        [value("y", ["n", 3]), value("z", ["n", 5])],
-        [numpy_helper.from_array(normal(4, 3), "a"), numpy_helper.from_array(normal(4, 5), "b")],
-    )
-    proto.graph.value_info.append(value("p", ["n", 3]))
-    return proto
-
-
-def merged() -> Rewrite:
-    r = Rewrite(siblings())
-    wide = r.add(op("MatMul"), r["x"], r.add(op("Concat", axis=1), r["a"], r["b"]))
-    r.bind("p", Split(1, (3, 5), 0), wide)
-    r.bind("q", Split(1, (3, 5), 1), wide)
-    return r
 
 
 def test_merged_siblings() -> None:
@@ -200,11 +108,6 @@ def test_before_ir_version_4_weights_are_constant_nodes() -> None:
     x = normal(2)
     (y,) = run(proto, {"x": x})
     np.testing.assert_allclose(y, x * np.float32([2, 4]) + np.float32([3, 4]), rtol=1e-6)
-
-
-def chain() -> onnx.ModelProto:
-    nodes = [node("Relu", "x", "a"), node("Neg", "a", "b"), node("Neg", "b", "c"), node("Exp", "c", "y")]
-    return model(nodes, [value("x", [3])], [value("y", [3])])
 
 
 def test_identity_in_the_middle_vanishes() -> None:
@@ -379,116 +282,3 @@ def loaded_symbol() -> tuple[object, ...]:
 def _at_opset(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     proto.opset_import[0].version = opset
     return proto
-
-
-# --- fragments
-
-
-def test_a_fragment_computes_what_the_model_does() -> None:
-    before = siblings()
-    r = merged()
-    table = r.model()
-    weights = {r[n]: r.loaded.folder.source(r[n]) for n in "ab"}
-    nodes = list(table.order())
-    outputs = [r["y"], r["z"]]
-    part = fragment(nodes, [r["x"]], outputs, table.values, 17, sizes={"n": 2}, weights=weights, fold=True)
-    assert kinds(part) == ["MatMul", "Split", "Relu", "Neg"]
-    onnx.checker.check_model(part, full_check=True)
-    x = normal(2, 4)
-    for a, b in zip(run(before, {"x": x}), run(part, {f"v{r['x']}": x}), strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
-
-
-def test_a_fragment_without_weights_is_random_but_runs() -> None:
-    r = merged()
-    table = r.model()
-    inner = [(i, n) for i, n in table.order() if i in r.nodes]
-    part = fragment(inner, [r["x"]], [r["p"], r["q"]], table.values, 17, sizes={"n": 3}, seed=5)
-    assert part == fragment(inner, [r["x"]], [r["p"], r["q"]], table.values, 17, sizes={"n": 3}, seed=5)
-    assert [t.dims for t in part.graph.initializer if t.data_type == TensorProto.FLOAT] == [[4, 8]]
-    results = run(part, {f"v{r['x']}": normal(3, 4)})
-    assert [np.shape(y) for y in results] == [(3, 3), (3, 5)]
-    assert all(np.isfinite(y).all() for y in results)
-
-
-def test_a_fragment_may_start_anywhere_and_return_anything() -> None:
-    loaded = load(chain())
-    nodes = [(i, loaded.model.nodes[i]) for i in (loaded.ids["b"], loaded.ids["c"])]
-    part = fragment(nodes, [loaded.ids["a"]], [loaded.ids[n] for n in "abc"], loaded.values, 17)
-    a = normal(3)
-    for expected, found in zip((a, -a, a), run(part, {f"v{loaded.ids['a']}": a}), strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_fragments_refuse_opaque_nodes_unknown_sizes_and_gaps() -> None:
-    loaded = load(half_precision())
-    nodes = list(loaded.model.order())
-    x, y = loaded.ids["x"], loaded.ids["y"]
-    with pytest.raises(TypingError, match="opaque: cut the fragment there"):
-        fragment(nodes, [x], [y], loaded.values, 17, sizes={"n": 2})
-    with pytest.raises(TypingError, match="size n has no value"):
-        fragment(nodes[-1:], [loaded.ids["f"]], [y], loaded.values, 17)
-    with pytest.raises(TypingError, match="neither an input nor computed"):
-        fragment(nodes[-1:], [], [y], loaded.values, 17, sizes={"n": 2})
-
-
-# --- any part of a network written anew
-
-
-_SMALL = {
-    "tiny_cnn": {},
-    "tiny_mlp": {},
-    "lstm": {"hidden": 8},
-    "nasrnn": {"hidden": 8, "steps": 2},
-    "bert_lora": {"layers": 1, "hidden": 16, "heads": 2, "sequence": 5, "vocabulary": 11, "rank": 2},
-}
-
-
-@pytest.mark.parametrize("share", [0.2, 0.6, 1.0])
-@pytest.mark.parametrize("name", _SMALL)
-def test_networks_written_anew_compute_the_same(name: str, share: float) -> None:
-    before = NETWORKS[name](**_SMALL[name])
-    loaded = load(before)
-    random = np.random.default_rng(len(name))
-    chosen = {
-        i: Node(n.operator, n.inputs)
-        for i, n in loaded.model.nodes.items()
-        if isinstance(n.operator, Operator) and random.random() < share
-    }
-    assert chosen
-    assert [str(n) for n in chosen.values() if not writable(n, loaded.model)] == []
-    exported = export(loaded, loaded.model.rebind(chosen))
-    assert check_contract(before, exported) == []
-    same(before, onnx.ModelProto.FromString(serialize(exported)), random_feeds(before))
-
-
-@pytest.mark.parametrize("name", _SMALL)
-def test_every_node_of_a_network_alone_is_a_fragment_that_runs(name: str) -> None:
-    loaded = load(NETWORKS[name](**_SMALL[name]))
-    values, tried = loaded.values, 0
-    for result, table_node in loaded.model.order():
-        if not isinstance(table_node.operator, Operator) or result in values.constant:
-            continue
-        inputs = [i for i in dict.fromkeys(table_node.inputs) if i is not None and i not in values.constant]
-        part = fragment([(result, table_node)], inputs, [result], values, loaded.model.opset)
-        feeds = random_feeds(part)
-        (found,) = run(part, feeds)
-        assert np.shape(found) == values.types[result].dims
-        assert np.isfinite(np.asarray(found, np.float64)).all(), str(table_node.operator)
-        tried += 1
-    assert tried > 10
-
-
-def test_symbolic_attributes_take_the_sizes_given() -> None:
-    proto = model(
-        [node("Shape", "x", "s"), node("Concat", "s one", "t", axis=0), node("Reshape", "x t", "y")],
-        [value("x", ["n", "m"])],
-        [value("y", None)],
-        [weight("one", [1], np.int64)],
-    )
-    loaded = load(proto)
-    y = loaded.ids["y"]
-    nodes = [(y, loaded.model.nodes[y])]
-    part = fragment(nodes, [loaded.ids["x"]], [y], loaded.values, 17, sizes={"n": 3, "m": 4})
-    (found,) = run(part, {f"v{loaded.ids['x']}": normal(3, 4)})
-    assert np.shape(found) == (3, 4, 1)

@@ -137,6 +137,25 @@ def test_an_unknown_operator_of_a_custom_domain_has_no_type() -> None:
     assert not loaded.values.types[loaded.ids["s"]].known
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        node("Add", "x", "a"),
+        node("Add", "x -", "a"),
+        node("Relu", "x", "a", slope=1.0),
+        node("Concat", "x x", "a"),
+        node("LeakyRelu", "x", "a", alpha=1),
+        node("Concat", "x x", "a", axis=9),
+        node("Gelu", "x", "a"),  # younger than the model's opset
+        node("Split", "x", "a b", num_outputs=1),
+    ],
+    ids=str,
+)
+def test_nodes_that_break_the_standard_are_opaque(broken: onnx.NodeProto) -> None:
+    proto = model([broken, node("Neg", "a", "y")], [value("x", [2, 2])], [value("y", None)], opset=18)
+    assert load(proto).opaque[broken.op_type] == 1
+
+
 def test_unsorted_graphs() -> None:
     loaded = load(unsorted())
     assert not loaded.sorted

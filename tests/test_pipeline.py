@@ -133,7 +133,8 @@ def test_no_rules_means_no_change() -> None:
 
 
 def test_workloads_are_all_checked_and_recorded() -> None:
-    proto = model("agraph (float[N,8] x) => (float[N,4] y) {a = MatMul(x, A) b = MatMul(x, B) y = Add(a, b)}", A=(8, 4), B=(8, 4))
+    text = "agraph (float[N,8] x) => (float[N,4] y) {a = MatMul(x, A) b = MatMul(x, B) y = Add(a, b)}"
+    proto = model(text, A=(8, 4), B=(8, 4))
     result = taso_py.optimize(proto, workloads=[{"N": 1}, {"x": [3, 8]}], time_budget_s=20)
     assert [dict(s) for s in result.shapes] == [{"x": (1, 8)}, {"x": (3, 8)}]
 

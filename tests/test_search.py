@@ -16,7 +16,8 @@ from taso_py.search.rewriter import rewrite
 from taso_py.search.strategy import StopReason
 from taso_py.search.view import View
 
-SIBLINGS = "agraph (float[1,8] x) => (float[1,4] p, float[1,6] q, float[1,2] r) {p = MatMul(x, A) q = MatMul(x, B) r = MatMul(x, C)}"
+SIBLINGS = """agraph (float[1,8] x) => (float[1,4] p, float[1,6] q, float[1,2] r) {
+  p = MatMul(x, A) q = MatMul(x, B) r = MatMul(x, C)}"""
 
 
 def matches(proto: onnx.ModelProto, rules: str | None, *names: str) -> tuple[Rewriter, View, dict[int, tuple]]:

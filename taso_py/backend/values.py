@@ -87,9 +87,9 @@ def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, device: str = "c
 
 def _as_ort_value(array: np.ndarray[Any, np.dtype[Any]], element: str, device: str) -> ort.OrtValue:
     if element not in _UNUSUAL:
-        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), device, 0)
+        return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), device, 0)
     _, number, bits = _UNUSUAL[element]
-    raw = np.ascontiguousarray(array).tobytes()
+    raw = np.asarray(array, order="C").tobytes()
     if bits < 8:
         raw = _pack(np.frombuffer(raw, np.uint8), bits).tobytes()
     value = ort.OrtValue.ortvalue_from_shape_and_type(list(array.shape), number)

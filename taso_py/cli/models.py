@@ -74,11 +74,7 @@ def bench(models: tuple[Path, ...], rounds: int, block: float, as_json: bool, **
     config = _config(options)
     report = run_bench(models, config, feeds, rounds=rounds, block_s=block, seed=options.seed)
     circumstances = {"threads": config.threads, "ep": config.ep, "shapes": dict(sizes.shapes)}
-    emit(
-        _bench_json(models, report, circumstances)
-        if as_json
-        else _bench_text(report, config, sizes.describe())
-    )
+    emit(_bench_json(models, report, circumstances) if as_json else _bench_text(report, config, sizes.describe()))
 
 
 @click.command(context_settings=SETTINGS, short_help="Do two models compute the same function?")

@@ -51,9 +51,7 @@ FILE = click.Path(path_type=Path)
     metavar="'A=SIZES;B=SIZES'",
     help="One set of sizes to serve (repeatable): the result must be slower in none of them.",
 )
-@option(
-    "--rules", multiple=True, metavar="FILE|none", help="Rule files instead of the library; 'none': no rules."
-)
+@option("--rules", multiple=True, metavar="FILE|none", help="Rule files instead of the library; 'none': no rules.")
 @option("--only", multiple=True, metavar="NAME", help="Use only this rule (repeatable).")
 @option("--disable", multiple=True, metavar="NAME", help="Do not use this rule (repeatable).")
 @option("--apply", type=click.Choice(get_args(Apply)), default="best", show_default=True,

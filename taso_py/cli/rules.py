@@ -48,9 +48,7 @@ def list_rules(files: tuple[str, ...], as_json: bool) -> None:
 def show(name: str, files: tuple[str, ...], as_json: bool) -> None:
     """The text of one rule, its status and its id."""
     found = _load(files)
-    rule = next(
-        (rule for rule in found if rule.name == name or (len(name) >= 8 and rule.id.startswith(name))), None
-    )
+    rule = next((rule for rule in found if rule.name == name or (len(name) >= 8 and rule.id.startswith(name))), None)
     if rule is None:
         near = difflib.get_close_matches(name, [rule.name for rule in found], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`superopt rules list` names them all"

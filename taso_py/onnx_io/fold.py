@@ -47,7 +47,7 @@ class Folder:
         dtype = np.dtype(self.values.types[constant].dtype)
         if constant not in nodes:
             return self.source(constant)
-        exact = self._evaluate(constant, nodes)
+        exact = self._evaluate(constant, nodes, {})
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = exact.astype(dtype)
         if np.issubdtype(dtype, np.floating) and not np.isfinite(rounded).all():
@@ -64,28 +64,35 @@ class Folder:
             message = f"the data of {tensor.name!r} cannot be read: {reason}; export the model again"
             raise ModelError(message) from error
 
-    def _key(self, constant: int, nodes: Mapping[int, Node]) -> int:
-        """A number that is the same exactly for the same computation from the same sources."""
+    def _key(self, constant: int, nodes: Mapping[int, Node], known: dict[int, int]) -> int:
+        """A number that is the same exactly for the same computation from the same sources.
+
+        ``known`` holds those of this table: shared operands are looked at once, not once per path.
+        """
+        found = known.get(constant)
+        if found is not None:
+            return found
         node = nodes.get(constant)
         if node is None:
             return -1 - constant
         if not isinstance(node.operator, Operator) or constant not in self.values.constant:
             raise TypingError(f"value {constant} does not depend on weights only")
-        inputs = tuple(self._key(i, nodes) for i in node.inputs if i is not None)
-        return self._keys.setdefault((node.operator, inputs), len(self._keys))
+        inputs = tuple(self._key(i, nodes, known) for i in node.inputs if i is not None)
+        found = known[constant] = self._keys.setdefault((node.operator, inputs), len(self._keys))
+        return found
 
-    def _evaluate(self, constant: int, nodes: Mapping[int, Node]) -> Array:
+    def _evaluate(self, constant: int, nodes: Mapping[int, Node], known: dict[int, int]) -> Array:
         """The value before rounding."""
         node = nodes.get(constant)
         if node is None:
             return _wide(self.source(constant))
-        key = self._key(constant, nodes)
+        key = self._key(constant, nodes, known)
         found = self._memo.get(key)
         if found is None:
             inputs = [i for i in node.inputs if i is not None]
             types = [self.values.types[i] for i in inputs]
             _require_foldable(node.operator, types)
-            operands = [self._evaluate(i, nodes) for i in inputs]
+            operands = [self._evaluate(i, nodes, known) for i in inputs]
             found = evaluate(node.operator, operands, types)
             self._remember(key, found)
         self._memo.move_to_end(key)

@@ -29,7 +29,7 @@ def inferred_types(
     _forget_stated(bare.graph)
     try:
         result = onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, MemoryError):
         return {}
     return {info.name: info.type for info in (*result.graph.value_info, *result.graph.output)}
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node, Opaque
+from taso_py.graph.types import TensorType
 from taso_py.onnx_io.fold import Array
 from taso_py.onnx_io.load import Loaded
 from taso_py.ops import OPERATORS
@@ -130,7 +131,14 @@ class Plan:
             return False
         if node.inputs == original.inputs or isinstance(node.operator, Opaque):
             return bool(node.operator == original.operator)
-        return bool(node.operator == original.operator) and not isinstance(node.operator, Split)
+        if node.operator != original.operator or isinstance(node.operator, Split):
+            return False
+        # What the node spells may be relative to its operands (a 0 or -1 in a shape, a negative axis, SAME padding):
+        # it means the same operator only on operands of the same types.
+        return self._types(node) == self._types(original)
+
+    def _types(self, node: Node) -> list[TensorType | None]:
+        return [None if i is None else self.loaded.values.types[i] for i in node.inputs]
 
     def needs(self, item: Item) -> list[int]:
         """Resolved ids that an item reads."""

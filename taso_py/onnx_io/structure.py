@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.errors import ModelError
+from taso_py.ops.operator import NEWEST_OPSET
 
 
 def topological_order(nodes: list[ir.Node]) -> list[int]:
@@ -32,17 +33,25 @@ def topological_order(nodes: list[ir.Node]) -> list[int]:
 def conforms(node: ir.Node, opset: int) -> bool:
     """Whether a node of the standard domain has the inputs and attributes that ONNX asks for at this opset.
 
-    What does not conform is for ONNX Runtime to judge: plug-ins may call theirs as later opsets do.
+    What does not conform is for ONNX Runtime to judge: plug-ins may call theirs as later opsets do.  Nor does
+    anything of an opset that our operators do not know.
     """
     schema = _schema(node.op_type, opset)
     if schema is None or not schema.min_input <= len(node.inputs) <= schema.max_input:
+        return False
+    if not schema.min_output <= len(node.outputs) <= schema.max_output:
         return False
     for formal, value in zip(schema.inputs, node.inputs, strict=False):
         if formal.option == onnx.defs.OpSchema.FormalParameterOption.Single and not (value and value.name):
             return False
     if any(a.required and name not in node.attributes for name, a in schema.attributes.items()):
         return False
-    return all(_attribute_conforms(a, schema) for a in node.attributes.values())
+    return all(_attribute_conforms(a, schema) for a in node.attributes.values()) and _splits_as_it_says(node)
+
+
+def _splits_as_it_says(node: ir.Node) -> bool:
+    # Not asked by the schema, but onnx's shape inference aborts the process when it does not hold.
+    return node.op_type != "Split" or node.attributes.get_int("num_outputs", len(node.outputs)) == len(node.outputs)
 
 
 def conforms_throughout(node: ir.Node, opset: int) -> bool:
@@ -60,7 +69,7 @@ def conforms_throughout(node: ir.Node, opset: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _schema(op_type: str, opset: int) -> onnx.defs.OpSchema | None:
-    known = onnx.defs.has(op_type, opset, "")
+    known = opset <= NEWEST_OPSET and onnx.defs.has(op_type, opset, "")
     return onnx.defs.get_schema(op_type, opset, "") if known else None
 
 

@@ -273,11 +273,7 @@ class Power(Pointwise):
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         # Before opset 12 base and exponent share their type.
         same = operands[0].dtype == operands[1].dtype
-        return (
-            Writing("Pow", (Given(0), Given(1)), {})
-            if opset >= 12 or (opset >= self.since and same)
-            else None
-        )
+        return Writing("Pow", (Given(0), Given(1)), {}) if opset >= 12 or (opset >= self.since and same) else None
 
 
 @dataclass(frozen=True)

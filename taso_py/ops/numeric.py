@@ -133,9 +133,7 @@ class _Evaluator:
                 return self._read(expression, env)[0]
             case Apply(function, arguments, attributes):
                 with np.errstate(all="ignore"):
-                    return np.asarray(
-                        FUNCTIONS[function](*(self.value(a, env) for a in arguments), *attributes)
-                    )
+                    return np.asarray(FUNCTIONS[function](*(self.value(a, env) for a in arguments), *attributes))
             case Choose(conditions, then, otherwise):
                 holds = self._holds(conditions, env)
                 return np.where(holds, self.value(then, env), self.value(otherwise, env))

@@ -18,6 +18,9 @@ from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
 
+NEWEST_OPSET = 26
+"""The newest opset that the operator classes were written for: a later one may change what a name means."""
+
 AttributeValue: TypeAlias = int | float | str | tuple[int, ...] | tuple[float, ...]
 
 
@@ -204,8 +207,7 @@ def broadcast_index(operand: Operand, result: Sequence[Size], index: Index) -> I
     """The operand's index for the result's ``index`` under NumPy's broadcasting."""
     skip = len(result) - operand.type.rank
     return tuple(
-        0 if d == 1 and result[skip + axis] != 1 else index[skip + axis]
-        for axis, d in enumerate(operand.dims)
+        0 if d == 1 and result[skip + axis] != 1 else index[skip + axis] for axis, d in enumerate(operand.dims)
     )
 
 

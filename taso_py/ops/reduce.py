@@ -71,11 +71,7 @@ class Reduction(Operator):
     def read(cls, call: OnnxCall) -> Reading | None:
         as_input = call.opset >= cls.axes_input_since
         known = {"keepdims", "noop_with_empty_axes"} if as_input else {"keepdims", "axes"}
-        if (
-            not set(call.attributes) <= known
-            or not 1 <= len(call.inputs) <= 1 + as_input
-            or not call.present(0)
-        ):
+        if not set(call.attributes) <= known or not 1 <= len(call.inputs) <= 1 + as_input or not call.present(0):
             return None
         axes = call.attributes.get("axes", ())
         if as_input and call.present(1):

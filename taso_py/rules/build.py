@@ -11,7 +11,17 @@ from taso_py.graph.model import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill
 from taso_py.ops.operator import Operator
-from taso_py.rules.term import Application, AttributeExpression, Scalar, Side, Term, Variable
+from taso_py.rules.term import (
+    Application,
+    AttributeExpression,
+    Block,
+    Listing,
+    Quantity,
+    Scalar,
+    Side,
+    Term,
+    Variable,
+)
 from taso_py.rules.unify import Binding, Unbound
 
 
@@ -60,9 +70,7 @@ class Builder:
         return value
 
 
-def operator_of(
-    term: Application, types: tuple[TensorType, ...], binding: Binding, dtype: str
-) -> Operator:
+def operator_of(term: Application, types: tuple[TensorType, ...], binding: Binding, dtype: str) -> Operator:
     """The term's operator with its attributes evaluated, in normal form for the operand types."""
     try:
         attributes: dict[str, Any] = {name: binding.value(e) for name, e in term.attributes}
@@ -79,3 +87,12 @@ def operator_of(
 def mentioned(term: Application) -> Mapping[str, AttributeExpression]:
     """Attributes that the term mentions."""
     return dict(term.attributes)
+
+
+def from_front(expression: AttributeExpression, rank: int) -> AttributeExpression:
+    """Literal negative axes counted from the front."""
+    if isinstance(expression, Quantity) and isinstance(expression.value, int) and expression.value < 0:
+        return Quantity(expression.value + rank)
+    if isinstance(expression, Listing):
+        return Listing(tuple(i if isinstance(i, Block) else from_front(i, rank) for i in expression.items))
+    return expression

@@ -64,4 +64,5 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "run": _run,
     "sort": lambda p: tuple(sorted(_integers(p))),
 }
-"""at(p, k) = p[k]; compose(p, q)[k] = p[q[k]]; inverse(p)[p[k]] = k; plus(p, q)[k] = p[k] + q[k]; run(a, n) = a, a+1, ..."""
+"""at(p, k) = p[k]; compose(p, q)[k] = p[q[k]]; inverse(p)[p[k]] = k; plus(p, q)[k] = p[k] + q[k];
+run(a, n) = (a, a + 1, ..., a + n - 1); sort(p) is p in rising order; least(p) its least entry."""

@@ -19,7 +19,7 @@ from taso_py.graph.model import Model, Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.comparison import Where
 from taso_py.ops.operator import Operator, frozen
-from taso_py.rules.build import Builder, NotBuildable
+from taso_py.rules.build import Builder, NotBuildable, from_front
 from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
@@ -30,13 +30,12 @@ from taso_py.rules.term import (
     Block,
     Comparison,
     Declaration,
-    Literal_,
+    Listing,
     Membership,
     Name,
     Predicate,
     Product,
     Scalar,
-    Sequence_,
     Term,
     Variable,
     names_in,
@@ -56,7 +55,7 @@ _OPSET = 23
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One instance: ``left`` and ``right`` are ids over ``nodes``; ``feeds`` are run-time inputs, ``weights`` constants."""
+    """The outputs of both sides over ``nodes``; ``feeds`` are run-time inputs, ``weights`` constants."""
 
     rule: Rule
     binding: Binding
@@ -109,6 +108,9 @@ class _Draw:
         for declaration in self.rule.declarations:
             if declaration.variable in self.rule.left.variables():
                 self._declared(declaration)
+        for c in self.rule.conditions:
+            if isinstance(c, Predicate) and c.name == "number":
+                self.types.update((v, TensorType(_DTYPE, self.menus.ones())) for v in c.variables)
         for term in self.rule.left.outputs:
             self._type(term)
         if not self.binding.settle() or self.binding.waiting or self.binding.shapes:
@@ -144,7 +146,7 @@ class _Draw:
             dims = self.binding.blocks[axis.name]
             return self.menus.narrowed(dims) if axis.broadcast else dims
         factors = axis.factors if isinstance(axis, Product) else (axis,)
-        whole = 1
+        whole: Any = 1
         for factor in factors:
             for name in sorted(names_in(factor)):
                 self._size(name)
@@ -218,7 +220,7 @@ class _Draw:
         expression = attributes.get(name)
         if expression is None or (not types and name not in _FIRST):
             return
-        if isinstance(expression, Sequence_) and types:
+        if isinstance(expression, Listing) and types:
             self._blocks_of(expression, types[0].dims)
         try:
             self.binding.value(expression)
@@ -230,11 +232,11 @@ class _Draw:
                 raise Rejected from None
             self._decided()
 
-    def _blocks_of(self, shape: Sequence_, dims: Shape) -> None:
+    def _blocks_of(self, shape: Listing, dims: Shape) -> None:
         """Blocks that only a new shape names: a regrouping of the elements that its other sizes leave."""
         unbound = [i for i in shape.items if isinstance(i, Block) and i.name not in self.binding.blocks]
         if len(unbound) == 1:
-            others = Sequence_(tuple(i for i in shape.items if i != unbound[0]))
+            others = Listing(tuple(i for i in shape.items if i != unbound[0]))
             for name in sorted(names_in(others) - self.binding.names.keys()):
                 self.binding.names[name] = self.menus.divisor(math.prod(dims))
             taken = math.prod(self.binding.value(others))
@@ -256,7 +258,7 @@ class _Draw:
         shapes: Sequence[Shape],
         known: Mapping[str, object],
     ) -> object:
-        if not isinstance(expression, Sequence_):
+        if not isinstance(expression, Listing):
             return self.menus.attribute(term.operator, name, shapes, known, None)
         entries = [self._value(e) for e in expression.items if not isinstance(e, Block)]
         return self.menus.attribute(term.operator, name, shapes, known, entries)
@@ -269,16 +271,16 @@ class _Draw:
         for name, expression in term.attributes:
             at = term.operator.axis_fields.get(name)
             rank = 0 if at is None else (result if at < 0 else types[at]).rank
-            if not self.binding.unify(_from_front(expression, rank), getattr(normal, name)):
+            if not self.binding.unify(from_front(expression, rank), getattr(normal, name)):
                 raise Rejected
         return normal
 
     def _decided(self) -> None:
         """Gives up early on a draw that can no longer satisfy a condition."""
         for c in self.rule.conditions:
-            if isinstance(c, Comparison) and names_in(c.left) | names_in(c.right) <= self.binding.names.keys():
-                if not self.binding.holds(c):
-                    raise Rejected
+            known = isinstance(c, Comparison) and names_in(c.left) | names_in(c.right) <= self.binding.names.keys()
+            if isinstance(c, Comparison) and known and not self.binding.holds(c):
+                raise Rejected
 
     def _conditions(self) -> None:
         for c in self.rule.conditions:
@@ -296,14 +298,6 @@ def _leaves(term: Term) -> list[Variable]:
     return [term] if isinstance(term, Variable) else []
 
 
-def _from_front(expression: AttributeExpression, rank: int) -> AttributeExpression:
-    if isinstance(expression, Literal_) and isinstance(expression.value, int) and expression.value < 0 < rank:
-        return Literal_(expression.value + rank)
-    if isinstance(expression, Sequence_) and rank:
-        return Sequence_(tuple(_from_front(i, rank) for i in expression.items))
-    return expression
-
-
 @dataclass(slots=True)
 class _Realised:
     """A draw turned into ids, nodes and arrays."""
@@ -312,7 +306,7 @@ class _Realised:
     values: Values
     feeds: dict[int, Array] = field(default_factory=dict)
     weights: dict[int, Array] = field(default_factory=dict)
-    literals: dict[Scalar, int] = field(default_factory=dict)
+    literals: dict[Term, int] = field(default_factory=dict)
 
     def instance(self) -> Instance:
         rule, draw = self.draw.rule, self.draw
@@ -350,17 +344,19 @@ class _Realised:
 
     def _tensor(self, name: str, constant: bool, predicates: Sequence[Predicate]) -> None:
         draw, type_ = self.draw, self.draw.types[name]
+        shape: Shape = type_.dims
         kind = "bool" if type_.dtype == "bool" else draw.kinds.get(name, "")
-        array: npt.NDArray[Any] = draw.menus.array(kind, type_.dims)
+        array: npt.NDArray[Any] = draw.menus.array(kind, shape)
         for p in predicates:
-            array = PREDICATES[p.name].sample(draw.random, type_.dims, *p.arguments)
+            array = PREDICATES[p.name].sample(draw.random, shape, *p.arguments)
         if any(not PREDICATES[p.name].holds(np.asarray(array), *p.arguments) for p in predicates):
             raise Rejected
         draw.binding.tensors[name] = self._fresh(type_, array, constant)
 
     def _fresh(self, type_: TensorType, array: npt.ArrayLike, constant: bool) -> int:
         value = self.values.new(type_)
-        (self.weights if constant else self.feeds)[value] = np.asarray(array, dtype=type_.dtype).reshape(type_.dims)
+        shape: Shape = type_.dims
+        (self.weights if constant else self.feeds)[value] = np.asarray(array, dtype=type_.dtype).reshape(shape)
         if constant:
             self.values.fixed.add(value)
             self.values.constant.add(value)

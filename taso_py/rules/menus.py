@@ -14,16 +14,17 @@ from taso_py.ops.operator import Operator
 
 Shape: TypeAlias = tuple[Any, ...]
 
+_CUTS = ("axes", "starts", "ends", "steps")
+_PARTS = ("split", "indices", "indices_shape", "sizes", "scales", "repeats")
 _SIZES = (1, 2, 3, 4, 5, 6)
 _SPATIAL = (4, 5, 6, 7, 3, 2, 1)
-_MATRIX = frozenset({"Gemm", "Flatten"})
 _POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
 NEED_AXES = frozenset({
     "Concat", "Split", "Slice", "Pad", "Transpose", "Squeeze", "Gather", "Softmax", "LogSoftmax", "Resize",
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "LayerNormalization", "RMSNormalization",
 })  # fmt: skip
 """Operators that need at least one axis."""
-_POSITIVE = {("BatchNormalization", 4), ("Sqrt", 0), ("Log", 0), ("Power", 0)}
+_POSITIVE = {("BatchNormalization", 4), ("Power", 0)}
 _NONZERO = {("Div", 1), ("Reciprocal", 0)}
 
 
@@ -60,6 +61,10 @@ class Menus:
     def divisor(self, n: int) -> int:
         """A divisor of ``n``."""
         return int(self._pick([d for d in range(1, n + 1) if n % d == 0] or [1]))
+
+    def ones(self) -> Shape:
+        """A shape of one element."""
+        return (1,) * int(self._pick((0, 0, 1, 1, 2)))
 
     def block(self) -> Shape:
         """Sizes of a block of axes."""
@@ -109,7 +114,8 @@ class Menus:
         group = given.get("group", 1)
         x, w = known[0], known[1]
         if k == 0:
-            return self._image(len(w) - 2, w[1] * group) if w else self._image(self.spatial, group * self._pick((1, 2, 3)))
+            free = group * self._pick((1, 2, 3))
+            return self._image(len(w) - 2, w[1] * group) if w else self._image(self.spatial, free)
         if k == 1:
             kernel = tuple(self._pick((1, 2, 3)) for _ in x[2:]) if x else ()
             return (group * self._pick((1, 2, 3)), x[1] // group if x else 1, *kernel)
@@ -189,33 +195,30 @@ class Menus:
         entries: Sequence[Any] | None,
     ) -> Any:
         spatial = max(rank - 2, 0)
-        match name:
-            case "strides" | "dilations":
-                return tuple(self._pick((1, 1, 2, 3)) for _ in range(spatial))
-            case "pads" if op == "Pad":
-                return tuple(self._pick((0, 0, 1, 2)) for _ in range(2 * rank))
-            case "pads" if self.random.random() < 0.6 and spatial:
-                return self._same_pads(op, shapes, known)
-            case "pads" if self.random.random() < 0.4:
-                return (0,) * (2 * spatial)
-            case "pads":
-                return tuple(self._pick((0, 0, 1, 2)) for _ in range(2 * spatial))
-            case "kernel_shape":
-                return tuple(self._pick((1, 2, 3)) for _ in range(spatial))
-            case "output_padding":
-                return (0,) * spatial
-            case "perm":
-                return tuple(int(a) for a in self.random.permutation(rank))
-            case "axis":
-                return int(self.random.integers(max(rank, 1)))
-            case "axes" | "starts" | "ends" | "steps":
-                return self._cut(op, name, rank, shapes, known, entries)
-            case "shape":
-                return self._shape(op, shapes[0], entries)
-            case "split" | "indices" | "indices_shape" | "sizes" | "scales" | "repeats":
-                return self._parts(name, rank, shapes, known, entries)
-            case _:
-                return self._scalar(name)
+        lists: Mapping[str, Callable[[], Any]] = {
+            "strides": lambda: self._several((1, 1, 2, 3), spatial),
+            "dilations": lambda: self._several((1, 1, 2, 3), spatial),
+            "kernel_shape": lambda: self._several((1, 2, 3), spatial),
+            "output_padding": lambda: (0,) * spatial,
+            "perm": lambda: tuple(int(a) for a in self.random.permutation(rank)),
+            "axis": lambda: int(self.random.integers(max(rank, 1))),
+            "pads": lambda: self._pads(op, rank, shapes, known),
+            "shape": lambda: self._shape(op, shapes[0], entries),
+            **{n: lambda: self._cut(op, name, rank, shapes, known, entries) for n in _CUTS},
+            **{n: lambda: self._parts(name, rank, shapes, known, entries) for n in _PARTS},
+        }
+        return lists[name]() if name in lists else self._scalar(name)
+
+    def _several(self, options: Sequence[int], count: int) -> tuple[int, ...]:
+        return tuple(int(self._pick(options)) for _ in range(count))
+
+    def _pads(self, op: str, rank: int, shapes: Sequence[Shape], known: Mapping[str, Any]) -> tuple[int, ...]:
+        if op == "Pad":
+            return self._several((0, 0, 1, 2), 2 * rank)
+        if self.random.random() < 0.6 and rank > 2:
+            return self._same_pads(op, shapes, known)
+        none = self.random.random() < 0.4
+        return self._several((0,) if none else (0, 0, 1, 2), 2 * max(rank - 2, 0))
 
     def _same_pads(self, op: str, shapes: Sequence[Shape], known: Mapping[str, Any]) -> tuple[int, ...]:
         """Pads that keep the size at stride 1, unevenly divided: windows of different sizes then go together."""
@@ -239,8 +242,7 @@ class Menus:
             room = rank + 1 if op == "Unsqueeze" else rank
             options = [a for a in range(room) if op != "Squeeze" or dims[a] == 1]
             count = len(entries) if entries is not None else int(self.random.integers(1, max(len(options), 1) + 1))
-            chosen = self.random.permutation(options)[:count] if options else []
-            return tuple(sorted(int(a) for a in chosen))
+            return tuple(sorted(int(options[k]) for k in self.random.permutation(len(options))[:count]))
         axes = known.get("axes") or ()
         sizes = [dims[a] if isinstance(a, int) and a < rank else 1 for a in axes]
         if name == "steps":
@@ -308,7 +310,7 @@ class Menus:
             "group": (1, 1, 2, 3), "transA": (0, 1), "transB": (0, 1), "keepdims": (0, 1), "count_include_pad": (0, 1),
             "output": (0, 1), "blocksize": (2, 2, 3), "exponent": (2.0, 3.0, 1.0), "approximate": ("none", "tanh"),
             "size": (1, 2, 3), "flatten": (0,), "nearest_mode": ("floor", "round_prefer_floor"),
-            "coordinate_transformation_mode": ("asymmetric", "half_pixel"), "min": (-0.75, -0.5, 0.0, 0.25),
+            "coordinate_transformation_mode": ("asymmetric", "half_pixel"), "min": (-0.75, -0.5, 0.0, 0.25, 1.0),
             "max": (1.5, 0.5, 0.25, 6.0), "epsilon": (1e-5, 1e-3, 0.125), "alpha": (0.25, 0.5, 1.5, 1.0, -0.5),
             "beta": (0.5, 1.0, 2.0), "gamma": (1.0, 1.5), "value": (0.0, 0.5, -1.0), "mode": ("constant", "DCR"),
         }  # fmt: skip

@@ -21,14 +21,14 @@ from taso_py.rules.term import (
     Call,
     Comparison,
     Declaration,
-    Literal_,
+    Listing,
     Membership,
     Name,
     Predicate,
     Product,
+    Quantity,
     Rank,
     Scalar,
-    Sequence_,
     Side,
     Variable,
 )
@@ -191,25 +191,25 @@ class _Build(Transformer[Token, list[Rule]]):
     def attribute(self, name: Token, value: Any) -> tuple[str, Any]:
         return (str(name), value)
 
-    def sequence(self, *items: Any) -> Sequence_:
-        return Sequence_(tuple(i for i in items if i is not None))
+    def sequence(self, *items: Any) -> Listing:
+        return Listing(tuple(i for i in items if i is not None))
 
-    def string(self, text: Token) -> Literal_:
-        return Literal_(str(text)[1:-1])
+    def string(self, text: Token) -> Quantity:
+        return Quantity(str(text)[1:-1])
 
     def name(self, name: Token) -> Name:
         return Name(str(name))
 
-    def number(self, number: Token) -> Literal_:
+    def number(self, number: Token) -> Quantity:
         text = str(number)
-        return Literal_(int(text) if text.isdigit() else float(text))
+        return Quantity(int(text) if text.isdigit() else float(text))
 
-    def infinity(self) -> Literal_:
-        return Literal_(float("inf"))
+    def infinity(self) -> Quantity:
+        return Quantity(float("inf"))
 
     def expr_neg(self, atom: Any) -> Any:
-        if isinstance(atom, Literal_) and not isinstance(atom.value, str):
-            return Literal_(-atom.value)
+        if isinstance(atom, Quantity) and not isinstance(atom.value, str):
+            return Quantity(-atom.value)
         return Call("neg", (atom,))
 
     def rank(self, name: Token) -> Rank:

@@ -25,6 +25,7 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 PREDICATES: Mapping[str, ValuePredicate] = {
     "constant": ValuePredicate(lambda a: True, _normal),
+    "number": ValuePredicate(lambda a: a.size == 1, _normal),
     "positive": ValuePredicate(lambda a: bool(np.all(a > 0)), lambda rng, s: rng.uniform(0.5, 2.0, s)),
     "nonnegative": ValuePredicate(lambda a: bool(np.all(a >= 0)), lambda rng, s: rng.uniform(0.0, 2.0, s)),
     "nonzero": ValuePredicate(lambda a: bool(np.all(a != 0)), lambda rng, s: rng.uniform(0.5, 2.0, s)),

@@ -14,13 +14,13 @@ from taso_py.rules.term import (
     Comparison,
     Condition,
     Declaration,
-    Literal_,
+    Listing,
     Membership,
     Name,
     Product,
+    Quantity,
     Rank,
     Scalar,
-    Sequence_,
     Side,
     Term,
     Variable,
@@ -77,7 +77,7 @@ def _number(value: float) -> str:
 def expression_text(expression: AttributeExpression, level: int = 0) -> str:
     """An attribute expression, with the parentheses it needs."""
     match expression:
-        case Literal_(value):
+        case Quantity(value):
             if isinstance(value, str):
                 return f'"{value}"'
             return _number(value) if isinstance(value, float) else str(value)
@@ -87,7 +87,7 @@ def expression_text(expression: AttributeExpression, level: int = 0) -> str:
             return f"rank({block})"
         case Call(function, arguments):
             return f"{function}({', '.join(map(expression_text, arguments))})"
-        case Sequence_(items):
+        case Listing(items):
             return "[" + ", ".join(axis_text(i) for i in items) + "]"
         case Binary(operation, left, right):
             own = _LEVEL[operation]

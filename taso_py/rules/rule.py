@@ -41,6 +41,9 @@ class Rule:
     line: int = 0
     status: str = "tested"
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.file, self.line))
+
     @property
     def id(self) -> str:
         """Content hash: the law without its name, documentation and place."""

@@ -7,7 +7,7 @@ operators to variables; attributes, dimensions and conditions are arithmetic ove
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from taso_py.ops.operator import Operator
@@ -16,8 +16,8 @@ from taso_py.ops.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Literal_:
-    """A number or a string."""
+class Quantity:
+    """A literal number or string."""
 
     value: int | float | str
 
@@ -54,13 +54,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence_:
+class Listing:
     """[a, b, ...]; a block ``*s`` among the items stands for its sizes."""
 
     items: tuple[AttributeExpression | Block, ...]
 
 
-AttributeExpression: TypeAlias = Literal_ | Name | Rank | Binary | Call | Sequence_
+AttributeExpression: TypeAlias = Quantity | Name | Rank | Binary | Call | Listing
 
 
 # ---- terms -----------------------------------------------------------------------------------------------------
@@ -87,6 +87,14 @@ class Application:
     operator: type[Operator]
     arguments: tuple[Term, ...]
     attributes: tuple[tuple[str, AttributeExpression], ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # Terms are keys of dictionaries all over; hashing one anew would walk it whole every time.
+        object.__setattr__(self, "_hash", hash((self.operator, self.arguments, self.attributes)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Term: TypeAlias = Variable | Scalar | Application
@@ -199,7 +207,7 @@ def names_in(expression: AttributeExpression) -> set[str]:
             return names_in(left) | names_in(right)
         case Call(_, arguments):
             return set().union(*map(names_in, arguments))
-        case Sequence_(items):
+        case Listing(items):
             return set().union(*(names_in(i) for i in items if not isinstance(i, Block)))
         case _:
             return set()

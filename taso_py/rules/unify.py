@@ -20,11 +20,11 @@ from taso_py.rules.term import (
     Block,
     Call,
     Comparison,
-    Literal_,
+    Listing,
     Name,
     Product,
+    Quantity,
     Rank,
-    Sequence_,
     names_in,
 )
 
@@ -71,7 +71,7 @@ class Binding:
     def value(self, expression: AttributeExpression) -> Value:
         """The expression's value; raises `Unbound`."""
         match expression:
-            case Literal_(value):
+            case Quantity(value):
                 return value
             case Name(name):
                 if name not in self.names:
@@ -86,7 +86,7 @@ class Binding:
                 return _arithmetic(operation, self.value(left), self.value(right))
             case Call(function, arguments):
                 return _call(function, [self.value(a) for a in arguments])
-            case Sequence_(items):
+            case Listing(items):
                 return tuple(v for i in items for v in self._entries(i))
 
     def _entries(self, item: AttributeExpression | Block) -> tuple[Value, ...]:
@@ -110,7 +110,7 @@ class Binding:
                 if rank is None and isinstance(actual, int):
                     rank = self.ranks[block] = actual
                 return rank is not None and rank == actual
-            case Sequence_(items):
+            case Listing(items):
                 return isinstance(actual, tuple) and self.unify_shape(items, actual)
             case _:
                 return self._equation(expression, actual)

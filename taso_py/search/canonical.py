@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from taso_py.graph.model import Node, Opaque
 from taso_py.rules.build import Builder
-from taso_py.rules.rule import Rule, RuleSet
-from taso_py.search.matcher import matcher
+from taso_py.rules.rule import RuleSet
+from taso_py.search.index import RuleIndex
 from taso_py.search.rewriter import Rewrite, flatten, rewrite
 from taso_py.search.splitting import split_of_slices
 from taso_py.search.view import Expansion, View
@@ -22,23 +22,20 @@ def _nothing(*_: object) -> Iterable[Expansion]:
 class Canonical:
     """``expanding`` rules give composite operators their expansions, ``tidying`` rules are applied to new nodes."""
 
-    expanding: tuple[Rule, ...]
-    tidying: tuple[Rule, ...]
-    _by_root: dict[type, list[Rule]] = field(default_factory=dict, compare=False)
+    expanding: RuleIndex
+    tidying: RuleIndex
 
     @staticmethod
     def of(canonical: RuleSet, cleanup: RuleSet) -> Canonical:
         """From the two rule files: laws of canonical.rules expand forwards and re-fuse backwards."""
         fusing = [rule.reversed() for rule in canonical if rule.arrow == "=="]
-        return Canonical(tuple(canonical), (*cleanup, *fusing))
+        return Canonical(RuleIndex.of(canonical), RuleIndex.of([*cleanup, *fusing]))
 
     def expand(self, view: View, value: int, node: Node) -> Iterator[Expansion]:
         """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""
         plain = View(view.model, _nothing, view.read_constant, {}, view.tame)
-        for rule in self.expanding:
-            compiled = matcher(rule)
-            if compiled.root is not type(node.operator):
-                continue
+        for compiled in self.expanding.by_root.get(type(node.operator), ()):
+            rule = compiled.rule
             for match in compiled.matches_at(plain, value):
                 builder = Builder(view.values, match.binding, rule.right, view.model.type(value).dtype)
                 root = builder.output(rule.right.outputs[0])
@@ -76,8 +73,8 @@ class Canonical:
         flat = flatten(view, value)
         if flat is not None:
             return flat
-        for rule in self.tidying:
-            for match in matcher(rule).matches_at(view, value):
+        for compiled in self.tidying.at(view, value):
+            for match in compiled.matches_at(view, value):
                 step = rewrite(view, match)
                 if step is not None:
                     return step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -14,19 +14,16 @@ from taso_py.errors import TypingError
 from taso_py.graph.model import Node, Opaque
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.algebra import Algebra, algebra
-from taso_py.rules.build import Builder, NotBuildable, operator_of
+from taso_py.rules.build import Builder, NotBuildable, from_front, operator_of
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
-    AttributeExpression,
     Axis,
     Comparison,
-    Literal_,
     Membership,
     Predicate,
     Scalar,
-    Sequence_,
     Side,
     Term,
     Variable,
@@ -74,6 +71,19 @@ class Matcher:
         if not isinstance(first, Application):
             raise TypingError(f"rule {rule.name}: the left side is a bare variable")
         self.root = first.operator
+        self.lets = bool(rule.left.lets)
+        below = [rule.left.resolve(a) for a in first.arguments]
+        self.needs = tuple(a.operator if isinstance(a, Application) else None for a in below)
+
+    def may_match(self, kinds: Sequence[frozenset[type]]) -> bool:
+        """Whether operands computed by these operators could fit the first output's: a look without binding."""
+        if len(kinds) != len(self.needs):
+            return False
+        if all(n is None or n in k for n, k in zip(self.needs, kinds, strict=True)):
+            return True
+        return self.root.commutative and all(
+            n is None or n in k for n, k in zip(self.needs, reversed(kinds), strict=True)
+        )
 
     def matches_at(self, view: View, value: int) -> Iterator[Match]:
         """All accepted matches whose first output is ``value``."""
@@ -95,7 +105,8 @@ class Matcher:
     # ---- structure -------------------------------------------------------------------------------------------
 
     def _term(self, view: View, term: Term, value: int, partial: _Partial) -> Iterator[_Partial]:
-        term = self.rule.left.resolve(term)
+        if self.lets:
+            term = self.rule.left.resolve(term)
         if term in partial.placed:
             if partial.placed[term][0] == value:
                 yield partial
@@ -109,8 +120,9 @@ class Matcher:
                     more.placed[term] = (value, None)
                     yield more
             case Application():
-                for node in view.definitions(value):
-                    yield from self._application(view, term, value, node, partial)
+                if term.operator in view.kinds(value):
+                    for node in view.definitions(value):
+                        yield from self._application(view, term, value, node, partial)
 
     def _variable(self, view: View, name: str, value: int, partial: _Partial) -> Iterator[_Partial]:
         known = partial.binding.tensors.get(name)
@@ -134,14 +146,25 @@ class Matcher:
             return
         if any(i is None for i in node.inputs) or not view.model.type(value).known:
             return
-        more = partial.copy()
-        if not _attributes(view, term, value, node, more.binding):
-            return
         orders = [node.inputs]
         if term.operator.commutative and len(node.inputs) == 2 and node.inputs[0] != node.inputs[1]:
             orders.append(node.inputs[::-1])
+        orders = [inputs for inputs in orders if self._may_fit(view, term, inputs)]
+        if not orders:
+            return
+        more = partial.copy()
+        if not _attributes(view, term, value, node, more.binding):
+            return
         for inputs in orders:
             yield from self._arguments(view, term, value, Node(node.operator, inputs), 0, more)
+
+    def _may_fit(self, view: View, term: Application, inputs: tuple[int | None, ...]) -> bool:
+        """Whether the operators below are the right ones: a cheap look before anything is bound."""
+        for argument, value in zip(term.arguments, inputs, strict=True):
+            below = self.rule.left.resolve(argument) if self.lets else argument
+            if isinstance(below, Application) and value is not None and below.operator not in view.kinds(value):
+                return False
+        return True
 
     def _arguments(
         self, view: View, term: Application, value: int, node: Node, k: int, partial: _Partial
@@ -242,19 +265,10 @@ def _attributes(view: View, term: Application, value: int, node: Node, binding: 
         if at is not None:
             holder = value if at < 0 else node.inputs[at]
             assert holder is not None
-            expression = _from_front(expression, view.model.type(holder).rank)
+            expression = from_front(expression, view.model.type(holder).rank)
         if not binding.unify(expression, actual):
             return False
     return True
-
-
-def _from_front(expression: AttributeExpression, rank: int) -> AttributeExpression:
-    """Literal negative axes counted from the front."""
-    if isinstance(expression, Literal_) and isinstance(expression.value, int) and expression.value < 0:
-        return Literal_(expression.value + rank)
-    if isinstance(expression, Sequence_):
-        return Sequence_(tuple(_from_front(i, rank) for i in expression.items))
-    return expression
 
 
 def _candidates(view: View, side: Side, term: Term, binding: Binding) -> list[int]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from taso_py.graph.model import Model, Opaque
+from taso_py.graph.model import Model
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonical
+from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
@@ -47,22 +48,13 @@ Matches = dict[int, tuple[Match, ...]]
 class Rewriter:
     """The rules of a search, ready to be matched: by the operator of their first output."""
 
-    by_root: dict[type, tuple[Rule, ...]]
+    index: RuleIndex
     canonical: Canonical
 
     @staticmethod
     def of(rules: Iterable[Rule], canonical: Canonical) -> Rewriter:
         """Every direction of every rule."""
-        by_root: dict[type, tuple[Rule, ...]] = {}
-        for rule in rules:
-            for directed in rule.directions():
-                root = matcher(directed).root
-                by_root[root] = (*by_root.get(root, ()), directed)
-        return Rewriter(by_root, canonical)
-
-    def rule_names(self) -> list[str]:
-        """Names of all directed rules."""
-        return list(dict.fromkeys(rule.name for rules in self.by_root.values() for rule in rules))
+        return Rewriter(RuleIndex.of(d for rule in rules for d in rule.directions()), canonical)
 
     # ---- matches ---------------------------------------------------------------------------------------------
 
@@ -70,16 +62,10 @@ class Rewriter:
         """Matches by the id of their first output."""
         found: Matches = {}
         for value in roots:
-            here = tuple(m for rule in self._rules_at(view, value) for m in matcher(rule).matches_at(view, value))
+            here = tuple(m for compiled in self.index.at(view, value) for m in compiled.matches_at(view, value))
             if here:
                 found[value] = here
         return found
-
-    def _rules_at(self, view: View, value: int) -> list[Rule]:
-        if value in view.values.constant:
-            return []
-        kinds = dict.fromkeys(type(n.operator) for n in view.definitions(value))
-        return [rule for kind in kinds if kind is not Opaque for rule in self.by_root.get(kind, ())]
 
     def all_matches(self, view: View) -> Matches:
         """Every match in a table."""
@@ -241,7 +227,7 @@ def _current(match: Match, view: View) -> bool:
     for value, seen in match.seen:
         node = nodes.get(value)
         if node is None:
-            if value not in view.owners and value not in view.inner:
+            if value not in view.owners:
                 return False
         elif node is not seen and node != seen:
             return False

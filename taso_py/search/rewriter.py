@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taso_py.graph.model import Model, Node
+from taso_py.graph.types import TensorType
 from taso_py.ops.elementwise import Identity
 from taso_py.rules.build import Builder
 from taso_py.search.matcher import Match
@@ -116,13 +117,20 @@ def _pull(view: View, value: int, new: dict[int, Node]) -> None:
 
 
 def _keep_origins(model: Model, new: Mapping[int, Node]) -> dict[int, Node]:
-    """A rebound id whose operator stays the same keeps its ONNX node's name, attributes and metadata."""
+    """A rebound id whose operator stays the same keeps its ONNX node's name, attributes and metadata.
+
+    The operands' types must stay the same too: a node's spelling (a 0 or -1 in a shape) may be relative to them.
+    """
     kept = {}
     for value, node in new.items():
         old = model.nodes.get(value)
-        same = old is not None and old.operator == node.operator and len(old.inputs) == len(node.inputs)
+        same = old is not None and old.operator == node.operator and _types(model, old) == _types(model, node)
         kept[value] = replace(node, origin=old.origin) if same and old is not None else node
     return kept
+
+
+def _types(model: Model, node: Node) -> list[TensorType | None]:
+    return [None if i is None else model.type(i) for i in node.inputs]
 
 
 def _rebind_users(model: Model, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:

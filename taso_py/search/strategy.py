@@ -26,6 +26,7 @@ class StopReason(Enum):
     SATURATED = "saturated"
     TIME = "time budget"
     STATES = "state limit"
+    STALLED = "no further gain"
     INTERRUPTED = "interrupted"
 
 
@@ -69,7 +70,10 @@ class Limits:
 
     deadline: float
     alpha: float = 1.05
-    states: int = 2000
+    states: int = 5000
+    """Most states to build."""
+    patience: int = 400
+    """States to build without a better one before giving up."""
     nodes: float = 2.0
     """Largest growth of the number of nodes."""
     constant_bytes: float = float("inf")
@@ -118,48 +122,81 @@ class Backtracking:
     _seen: dict[int, list[Model]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
+    _built: int = 0
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
-        """Searches from a table whose cost is ``start_cost`` seconds."""
+        """Searches from a table whose cost is ``start_cost`` seconds.
+
+        A search that has ended begins again without one of the rules that its best state used: a first move
+        that gains can lead away from a better end, and all that lies behind the others was pruned.
+        """
         first = State(start, self.rewriter.all_matches(start), start_cost, self.roofline.total(start.model))
+        reached: tuple[State, ...] = ()
+        best = first
+        waiting: list[frozenset[str]] = [frozenset()]
+        tried = set(waiting)
+        reason = StopReason.SATURATED
+        while waiting:
+            barred = waiting.pop(0)
+            found, reason = self._descend(first, best, barred, stop, report)
+            reached = _ranked([*reached, *found])[:_KEPT]
+            if reason not in (StopReason.SATURATED, StopReason.STALLED):
+                break
+            if found and (not barred or _priority(found[0]) < _priority(best)):
+                rules = dict.fromkeys(step.rule for step in found[0].trace)
+                fresh = [barred | {rule} for rule in rules if barred | {rule} not in tried]
+                waiting += fresh
+                tried.update(fresh)
+            best = min([best, *reached[:1]], key=_priority)
+        return Found(reached, reason, self._built)
+
+    def _descend(
+        self, first: State, best_before: State, barred: frozenset[str], stop: Stop, report: Report
+    ) -> tuple[tuple[State, ...], StopReason]:
+        """One best-first search without the barred rules; its states, best first, and why it ended."""
+        self._seen.clear()
         self._is_new(first.model)
         counter = itertools.count()
-        queue = [(*_priority(first), next(counter), self._open(first))]
-        reached: Sequence[State] = ()
+        opened = self._open(first, barred)
+        queue = [(*_priority(first), next(counter), opened)] if opened.groups else []
+        reached: tuple[State, ...] = ()
         best = first
-        built = 0
+        idle = 0
         while queue:
-            reason = self._ended(stop, built)
+            reason = self._ended(stop, idle)
             if reason is not None:
-                return Found(tuple(reached), reason, built)
+                return reached, reason
             *_, opened = heapq.heappop(queue)
-            if not opened.groups or (
-                opened.state is not first and opened.state.cost >= self.limits.alpha * best.cost
-            ):
+            if opened.state is not first and opened.state.cost >= self.limits.alpha * best.cost:
                 continue
             child = self._expand(first, opened)
             if opened.groups:
                 heapq.heappush(queue, (*_priority(opened.state), next(counter), opened))
             if child is None:
                 continue
-            built += 1
+            self._built += 1
+            idle += 1
             reached = _ranked([*reached, child])[:_KEPT]
-            best = min(best, child, key=_priority)
-            if child.cost < self.limits.alpha * best.cost:
-                heapq.heappush(queue, (*_priority(child), next(counter), self._open(child)))
-            report(built, best.cost)
-        return Found(tuple(reached), StopReason.SATURATED, built)
+            if _priority(child) < _priority(best):
+                best, idle = child, 0
+            opened = self._open(child, barred)
+            if opened.groups and child.cost < self.limits.alpha * best.cost:
+                heapq.heappush(queue, (*_priority(child), next(counter), opened))
+            report(self._built, min(best.cost, best_before.cost))
+        return reached, StopReason.SATURATED
 
-    def _ended(self, stop: Stop, built: int) -> StopReason | None:
+    def _ended(self, stop: Stop, idle: int) -> StopReason | None:
         if stop():
             return StopReason.INTERRUPTED
         if time.monotonic() > self.limits.deadline:
             return StopReason.TIME
-        return StopReason.STATES if built >= self.limits.states else None
+        if self._built >= self.limits.states:
+            return StopReason.STATES
+        return StopReason.STALLED if idle >= self.limits.patience else None
 
-    def _open(self, state: State) -> _Open:
+    def _open(self, state: State, barred: frozenset[str]) -> _Open:
         """The state with its groups in ascending order of promise: the last one is tried first."""
-        groups = self.rewriter.groups(state.matches)
+        groups = [g for g in self.rewriter.groups(state.matches) if g[0].rule.name not in barred]
         untried = float("inf")
         groups.sort(key=lambda g: (self._gains.get(g[0].rule.name, untried), len(g)))
         return _Open(state, list(groups))
@@ -267,7 +304,7 @@ class Exhaustive:
         """One state: the table after all rules had their turn once."""
         state = State(start, self.rewriter.all_matches(start), start_cost, self.roofline.total(start.model))
         built = 0
-        for name in self.rewriter.rule_names():
+        for name in self.rewriter.index.names():
             found = [m for matches in state.matches.values() for m in matches if m.rule.name == name]
             outcome = self.rewriter.apply(state.view, found) if found else None
             if outcome is None:

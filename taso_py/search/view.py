@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class View:
     model: Model
     expander: Expander
     read_constant: ConstantReader
-    memo: dict[tuple[int, Node], tuple[Expansion, ...]]
+    memo: dict[tuple[int, int], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
+    """By value and identity of its node, which the entry keeps alive: the expansions, and all operators it may be."""
     tame: dict[int, bool]
     users: dict[int, tuple[int, ...]] = field(default_factory=dict)
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
@@ -51,9 +52,10 @@ class View:
 
     @staticmethod
     def of(model: Model, expander: Expander, read_constant: ConstantReader) -> View:
-        """The view of a table."""
-        view = View(model, expander, read_constant, {}, {})
-        for value, node in model.order():
+        """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes)."""
+        live = replace(model, nodes=dict(model.order()))
+        view = View(live, expander, read_constant, {}, {})
+        for value, node in live.nodes.items():
             view._enter(value, node)
         return view
 
@@ -82,23 +84,39 @@ class View:
         for value, node in new.items():
             if old.get(value) is not node:
                 view._enter(value, node)
+        view._restore([value for value, _ in gone if value not in new])
         return view
 
     def _enter(self, value: int, node: Node) -> None:
+        if self.owners.pop(value, None):
+            self._unlink(value, self.inner[value])
         self._link(value, node)
         for expansion in self.expansions(value):
             self._link(value, expansion.root)
             for inner, inner_node in expansion.inner:
-                if inner in self.model.nodes:
-                    continue
+                # Also where the table holds it: a rewrite may drop it there while the expansion still needs it.
                 self.inner[inner] = inner_node
-                if inner not in self.values.constant:
-                    self.owners[inner] = (*self.owners.get(inner, ()), (value, expansion))
-                    self._link(inner, inner_node)
+                if inner not in self.model.nodes and inner not in self.values.constant:
+                    self._own(inner, inner_node, value, expansion)
+
+    def _own(self, inner: int, inner_node: Node, value: int, expansion: Expansion) -> None:
+        owner = (value, expansion)
+        if owner not in self.owners.get(inner, ()):
+            self.owners[inner] = (*self.owners.get(inner, ()), owner)
+        self._link(inner, inner_node)
+
+    def _restore(self, dropped: Sequence[int]) -> None:
+        """Values that the table no longer holds exist in the view as long as an expansion needs them."""
+        lost = {v for v in dropped if v in self.inner and v not in self.values.constant}
+        for value in self.model.nodes if lost else ():
+            for expansion in self.expansions(value):
+                for inner, inner_node in expansion.inner:
+                    if inner in lost:
+                        self._own(inner, inner_node, value, expansion)
 
     def _leave(self, value: int, node: Node) -> None:
         self._unlink(value, node)
-        for expansion in self.memo.get((value, node), ()):
+        for expansion in self._entry(value, node)[1]:
             self._unlink(value, expansion.root)
             for inner, inner_node in expansion.inner:
                 owners = tuple(o for o in self.owners.get(inner, ()) if o[0] != value)
@@ -122,16 +140,42 @@ class View:
         kind = type(node.operator)
         self.by_operator[kind] = tuple(u for u in self.by_operator.get(kind, ()) if u != value)
 
+    def _entry(self, value: int, node: Node) -> tuple[Node, tuple[Expansion, ...], frozenset[type]]:
+        key = (value, id(node))
+        found = self.memo.get(key)
+        if found is None:
+            expansions: tuple[Expansion, ...] = ()
+            if not isinstance(node.operator, Opaque) and value not in self.values.constant:
+                expansions = (*_variadic(self.values, node), *self.expander(self, value, node))
+            kinds = frozenset(type(n.operator) for n in (node, *(e.root for e in expansions)))
+            found = self.memo[key] = (node, expansions, kinds)
+        return found
+
     def expansions(self, value: int) -> tuple[Expansion, ...]:
         """Equivalent definitions of a value of the table."""
         node = self.model.nodes.get(value)
-        if node is None or isinstance(node.operator, Opaque) or value in self.values.constant:
-            return ()
-        key = (value, node)
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = (*_variadic(self.values, node), *self.expander(self, value, node))
-        return found
+        return () if node is None else self._entry(value, node)[1]
+
+    def kinds(self, value: int) -> frozenset[type]:
+        """Operators that compute a value in one of its definitions."""
+        node = self.model.nodes.get(value)
+        if node is not None:
+            return self._entry(value, node)[2]
+        inner = self._virtual(value)
+        return frozenset() if inner is None else frozenset((type(inner.operator),))
+
+    def _virtual(self, value: int) -> Node | None:
+        """The node of a value that only expansions hold; None when the last of them is gone."""
+        alive = value in self.owners or value in self.values.constant
+        return self.inner.get(value) if alive else None
+
+    def definitions(self, value: int) -> list[Node]:
+        """The nodes that compute a value, expansions last."""
+        node = self.model.nodes.get(value)
+        if node is None:
+            inner = self._virtual(value)
+            return [inner] if inner is not None else []
+        return [node, *(e.root for e in self._entry(value, node)[1])]
 
     def constant(self, value: int) -> npt.NDArray[np.generic] | None:
         """The value of an id that depends on fixed initializers only; None for any other."""
@@ -141,21 +185,15 @@ class View:
 
     def is_tame(self, value: int) -> bool:
         """Whether no source of a constant holds NaN, an infinity, or a number so large that it stands for one."""
-        node = self.model.nodes.get(value) or self.inner.get(value)
-        if node is not None:
-            return all(self.is_tame(i) for i in node.inputs if i is not None)
         known = self.tame.get(value)
         if known is None:
-            known = self.tame[value] = _is_tame(self.constant(value))
+            node = self.model.nodes.get(value) or self.inner.get(value)
+            if node is not None:
+                known = all(self.is_tame(i) for i in node.inputs if i is not None)
+            else:
+                known = _is_tame(self.constant(value))
+            self.tame[value] = known
         return known
-
-    def definitions(self, value: int) -> list[Node]:
-        """The nodes that compute a value, expansions last."""
-        node = self.model.nodes.get(value)
-        if node is None:
-            inner = self.inner.get(value)
-            return [inner] if inner is not None else []
-        return [node, *(e.root for e in self.expansions(value))]
 
 
 _HUGE = 1e30

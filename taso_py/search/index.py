@@ -1,0 +1,42 @@
+"""Which rules can match at a value: found by the operators there, without binding anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from taso_py.rules.rule import Rule
+from taso_py.search.matcher import Matcher, matcher
+from taso_py.search.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class RuleIndex:
+    """Matchers of directed rules by the operator of their first output, in the rules' order."""
+
+    by_root: dict[type, tuple[Matcher, ...]]
+
+    @staticmethod
+    def of(rules: Iterable[Rule]) -> RuleIndex:
+        """The index of these rules, each in the direction in which it is given."""
+        by_root: dict[type, tuple[Matcher, ...]] = {}
+        for rule in rules:
+            compiled = matcher(rule)
+            by_root[compiled.root] = (*by_root.get(compiled.root, ()), compiled)
+        return RuleIndex(by_root)
+
+    def names(self) -> list[str]:
+        """Names of the rules."""
+        return list(dict.fromkeys(m.rule.name for compiled in self.by_root.values() for m in compiled))
+
+    def at(self, view: View, value: int) -> list[Matcher]:
+        """The matchers worth trying at a value that runs."""
+        if value in view.values.constant:
+            return []
+        chosen: dict[Matcher, None] = {}
+        for node in view.definitions(value):
+            candidates = self.by_root.get(type(node.operator), ())
+            if candidates:
+                kinds = [view.kinds(i) if i is not None else frozenset() for i in node.inputs]
+                chosen.update((m, None) for m in candidates if m not in chosen and m.may_match(kinds))
+        return list(chosen)

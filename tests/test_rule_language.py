@@ -1,0 +1,100 @@
+"""The rule language: what it parses, what it refuses, and how names are bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from taso_py.errors import RuleError
+from taso_py.graph.sizes import symbol
+from taso_py.rules.functions import FUNCTIONS
+from taso_py.rules.parser import parse_rule, parse_rules
+from taso_py.rules.term import Block, Listing, Name, Quantity, Rank
+from taso_py.rules.unify import Binding
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("rule a: Relu(x) =>", "f.rules:1:"),
+        ("rule a:\n  Relu(x) => Nothing(x)", "f.rules:2:14: unknown operator Nothing"),
+        ("rule a:\n  Relu(x, slope=1) => x", "f.rules:2:3: Relu has no attribute slope"),
+        ("rule a: Relu(x) => y", "rule a: y on the right is bound by nothing"),
+        ("rule a: Relu(x) => x for y[n]", "y is declared but not used"),
+        ("rule a: Relu(x) => x when odd(x)", "unknown predicate odd"),
+        ("rule a: Relu(x), Abs(x) => x", "2 outputs on the left, 1 on the right"),
+        ("rule a: Relu(x) => x when n > 1", "condition on unbound n"),
+        ("rule a: Relu(x) => x\nrule a: Abs(x) => x ?", "f.rules:2:"),
+    ],
+)
+def test_an_error_names_its_place(text: str, place: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(text, "f.rules")
+    assert place in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_function_of_the_language_can_be_parsed() -> None:
+    arguments = {"at": "p, 0", "compose": "p, p", "plus": "p, p", "run": "0, 2"}
+    for name in FUNCTIONS:
+        rule = parse_rule(f"rule a: Transpose(x, perm=p) => x when {name}({arguments.get(name, 'p')}) == p")
+        assert name in rule.text()
+        assert parse_rule(rule.text()).id == rule.id
+
+
+def test_functions_of_lists() -> None:
+    p, q = (2, 0, 1), (1, 2, 0)
+    assert FUNCTIONS["compose"](p, q) == (0, 1, 2)
+    assert FUNCTIONS["inverse"](p) == q
+    assert FUNCTIONS["at"](p, 0) == 2
+    assert FUNCTIONS["plus"](p, q) == (3, 2, 1)
+    assert FUNCTIONS["run"](3, 2) == (3, 4)
+    assert FUNCTIONS["sort"](p) == (0, 1, 2)
+    assert FUNCTIONS["least"]((3, 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("at", ((1, 2), 2)),
+        ("at", ((1, 2), -1)),
+        ("inverse", ((0, 0),)),
+        ("plus", ((1,), (1, 2))),
+        ("least", ((),)),
+        ("least", ((symbol("n"),),)),
+        ("run", (symbol("n"), 2)),
+    ],
+)
+def test_a_function_that_is_not_defined_is_undecided(name: str, arguments: tuple[object, ...]) -> None:
+    with pytest.raises(TypeError):
+        FUNCTIONS[name](*arguments)
+
+
+def test_an_axis_tells_how_many_axes_stand_before_it() -> None:
+    binding = Binding()
+    axes = (Block("a"), Name("m"), Block("b"))
+    assert binding.unify_shape(axes, (2, 3, 5, 7))
+    assert binding.shapes, "two open blocks must wait"
+    assert binding.unify(Rank("a"), 2)
+    assert binding.settle()
+    assert binding.blocks == {"a": (2, 3), "b": (7,)}
+    assert binding.names["m"] == 5
+    assert not binding.copy().unify(Rank("a"), 1)
+
+
+def test_a_list_binds_the_block_in_it() -> None:
+    binding = Binding()
+    shape = Listing((Name("n"), Block("s"), Quantity(4)))
+    assert binding.unify(shape, (2, 3, 5, 4))
+    assert binding.names["n"] == 2
+    assert binding.blocks["s"] == (3, 5)
+    assert binding.value(shape) == (2, 3, 5, 4)
+    assert not binding.unify(shape, (2, 3, 6, 4))
+    assert not Binding().unify(shape, (2, 3, 5, 9))
+
+
+def test_a_rule_is_told_apart_by_its_law_alone() -> None:
+    one = parse_rule('rule a "A.": Relu(Relu(x)) => Relu(x)')
+    same = parse_rule('rule b "B.":\n  Relu(Relu(x))   => Relu(x)  # comment')
+    other = parse_rule("rule a: Relu(Relu(x)) => x")
+    assert one.id == same.id
+    assert one.id != other.id
