@@ -36,6 +36,8 @@ from taso_py.options import Options
 from taso_py.progress import SilentProgress
 from taso_py.result import Result
 from taso_py.rules.library import load as load_rules
+from taso_py.search.canonical import Canonical
+from taso_py.search.view import View
 from taso_py.stop import StopFlag
 
 MODES = ("none", "all", "best", "respell")
@@ -104,6 +106,8 @@ class Runner:
         outcome = replace(outcome, opaque=tuple(sorted(loaded.opaque)))
         if mode == "respell":
             return self._respelled(case, loaded, outcome, before)
+        if mode == "rule" and not _search_rules(case.rule):
+            return self._tidied(case, loaded, outcome, before)
         result = self._optimised(case, mode)
         after = result.model
         _same_frame(case.model, after)
@@ -155,6 +159,22 @@ class Runner:
         model, count = respelled(loaded)
         if not count:
             return outcome
+        compared = self._check_table(case, loaded, model, before)
+        return replace(outcome, expected=compared, rules={"(respelled)": count})
+
+    def _tidied(self, case: Case, loaded: Loaded, outcome: Outcome, before: Outputs | None) -> Outcome:
+        """Look-through and tidying rules, which make no moves: what they offer, and the table that they leave."""
+        library = load_rules()
+        canonical = Canonical.of(library.canonical, library.cleanup)
+        view = View.of(loaded.model, canonical.expand, loaded.folder.value)
+        rules = Counter(e.rule for value in view.model.nodes for e in view.expansions(value))
+        view, steps = canonical.tidy(view, list(view.model.nodes))
+        rules.update(step.rule for step in steps)
+        compared = self._check_table(case, loaded, view.model, before)
+        return replace(outcome, expected=compared, rules=dict(rules))
+
+    def _check_table(self, case: Case, loaded: Loaded, model: Model, before: Outputs | None) -> bool:
+        """Export a table and check it; whether it was compared with the values that the test stores."""
         exported = export(loaded, model)
         broken = check_contract(loaded.proto, exported)
         if broken:
@@ -162,14 +182,14 @@ class Runner:
         content = serialize(exported)
         _same_frame(case.model, onnx.ModelProto.FromString(content))
         stored = {k: v for k, v in case.inputs.items() if isinstance(v, np.ndarray)}
-        with suppress(ModelError):
-            with Checker(
-                case.content, _CONFIG, overrides=stored, worker=self.pool.worker(_CONFIG)
-            ) as checker:
-                report = checker.check(content)
+        with (
+            suppress(ModelError),
+            Checker(case.content, _CONFIG, overrides=stored, worker=self.pool.worker(_CONFIG)) as checker,
+        ):
+            report = checker.check(content)
             if not report.passed:
                 raise Failed("mismatch", report.reason or "values differ")
-        return replace(outcome, expected=self._same_values(case, content, before), rules={"(respelled)": count})
+        return self._same_values(case, content, before)
 
     # ---- ONNX Runtime, and the values that the test stores ---------------------------------------------------------
 
@@ -289,10 +309,9 @@ def _close(value: Any, wanted: Any, case: Case) -> bool:
 
 
 def _search_rules(name: str | None) -> tuple[str, ...]:
-    """The rule of this (directed) name, if the search has it; look-through and tidying rules are always on."""
+    """The rule of this (directed) name, if the search has it."""
     plain = (name or "").removesuffix("-reversed")
-    names = [rule.name for rule in load_rules().search if rule.name in (plain, name)]
-    return tuple(names) or tuple(rule.name for rule in load_rules().search)
+    return tuple(rule.name for rule in load_rules().search if rule.name in (plain, name))
 
 
 def _is_tie(value: Any, wanted: Any, case: Case) -> bool:

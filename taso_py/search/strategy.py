@@ -6,7 +6,7 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from taso_py.cost.model import CostModel, Estimate, Part
@@ -124,8 +124,8 @@ class Backtracking:
     """Best gain of each rule so far, as a share of the start's cost."""
     _built: int = 0
 
-    def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
-        """Searches from a table whose cost is ``start_cost`` seconds.
+    def run(self, start: View, start_cost: float, stop: Stop, report: Report, seeds: Sequence[State] = ()) -> Found:
+        """Searches from a table whose cost is ``start_cost`` seconds, and from ``seeds`` that another search reached.
 
         A search that has ended begins again without one of the rules that its best state used: a first move
         that gains can lead away from a better end, and all that lies behind the others was pruned.
@@ -138,7 +138,7 @@ class Backtracking:
         reason = StopReason.SATURATED
         while waiting:
             barred = waiting.pop(0)
-            found, reason = self._descend(first, best, barred, stop, report)
+            found, reason = self._descend(first, best, barred, () if barred else seeds, stop, report)
             reached = _ranked([*reached, *found])[:_KEPT]
             if reason not in (StopReason.SATURATED, StopReason.STALLED):
                 break
@@ -151,27 +151,34 @@ class Backtracking:
         return Found(reached, reason, self._built)
 
     def _descend(
-        self, first: State, best_before: State, barred: frozenset[str], stop: Stop, report: Report
+        self,
+        first: State,
+        best_before: State,
+        barred: frozenset[str],
+        seeds: Sequence[State],
+        stop: Stop,
+        report: Report,
     ) -> tuple[tuple[State, ...], StopReason]:
         """One best-first search without the barred rules; its states, best first, and why it ended."""
         self._seen.clear()
         self._is_new(first.model)
         counter = itertools.count()
-        opened = self._open(first, barred)
-        queue = [(*_priority(first), next(counter), opened)] if opened.groups else []
-        reached: tuple[State, ...] = ()
-        best = first
+        reached = _ranked([s for s in (self._priced(first, seed) for seed in seeds) if s is not None])
+        opened = [self._open(state, barred) for state in (first, *reached)]
+        queue = [(*_priority(o.state), next(counter), o) for o in opened if o.groups]
+        heapq.heapify(queue)
+        best = min([first, *reached], key=_priority)
         idle = 0
         while queue:
             reason = self._ended(stop, idle)
             if reason is not None:
                 return reached, reason
-            *_, opened = heapq.heappop(queue)
-            if opened.state is not first and opened.state.cost >= self.limits.alpha * best.cost:
+            *_, parent = heapq.heappop(queue)
+            if parent.state is not first and parent.state.cost >= self.limits.alpha * best.cost:
                 continue
-            child = self._expand(first, opened)
-            if opened.groups:
-                heapq.heappush(queue, (*_priority(opened.state), next(counter), opened))
+            child = self._expand(first, parent)
+            if parent.groups:
+                heapq.heappush(queue, (*_priority(parent.state), next(counter), parent))
             if child is None:
                 continue
             self._built += 1
@@ -179,11 +186,23 @@ class Backtracking:
             reached = _ranked([*reached, child])[:_KEPT]
             if _priority(child) < _priority(best):
                 best, idle = child, 0
-            opened = self._open(child, barred)
-            if opened.groups and child.cost < self.limits.alpha * best.cost:
-                heapq.heappush(queue, (*_priority(child), next(counter), opened))
+            fresh = self._open(child, barred)
+            if fresh.groups and child.cost < self.limits.alpha * best.cost:
+                heapq.heappush(queue, (*_priority(child), next(counter), fresh))
             report(self._built, min(best.cost, best_before.cost))
         return reached, StopReason.SATURATED
+
+    def _priced(self, first: State, seed: State) -> State | None:
+        """A state of another search at this one's prices: the whole gain is booked on its last move."""
+        if not self._is_new(seed.model) or time.monotonic() > self.limits.deadline:
+            return None
+        estimate = self.cost.difference(first.model, seed.model)
+        if estimate is None:
+            return None
+        cost = first.cost + estimate.seconds
+        steps = [replace(step, before=first.cost, after=first.cost) for step in seed.trace]
+        steps[-1] = replace(steps[-1], after=cost)
+        return replace(seed, cost=cost, trace=tuple(steps), parts=estimate.parts)
 
     def _ended(self, stop: Stop, idle: int) -> StopReason | None:
         if stop():

@@ -1,0 +1,104 @@
+"""The search phase: rules, a cost model and limits put together for one job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from taso_py.backend.runtime import cpu_name
+from taso_py.cost.cache import Cache
+from taso_py.cost.measured import MeasuredCost
+from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
+from taso_py.graph.model import Model
+from taso_py.graph.types import BYTES
+from taso_py.job import SEARCH_SHARE, Job
+from taso_py.search.canonical import Canonical
+from taso_py.search.moves import Rewriter
+from taso_py.search.strategy import Backtracking, Exhaustive, Found, Limits, State
+from taso_py.search.view import View
+from taso_py.setting import weight_bytes
+
+_STATES, _UNTIMED_STATES = 5000, 120
+"""States that a search builds at most."""
+_PATIENCE, _UNTIMED_PATIENCE = 150, 40
+"""States without a gain after which a search gives up; without timing nobody waits for a deadline."""
+_SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.2, 20
+"""States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
+_FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
+"""Largest growth of the weights: a share of the original's, or this many bytes."""
+
+
+def explore(job: Job, barred: Iterable[str] = ()) -> Found:
+    """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
+    job.progress.phase("search")
+    loaded = job.setting.loaded
+    canonical = Canonical.of(job.library.canonical, job.library.cleanup)
+    rewriter = Rewriter.of(job.library.search.without(barred), canonical)
+    view = View.of(loaded.model, canonical.expand, loaded.folder.value)
+    if job.options.apply == "all":
+        return Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
+    with Cache(job.options.cache) as cache:
+        cost = _cost_model(job, cache)
+        seeds = _seeds(job, rewriter, view) if isinstance(cost, MeasuredCost) else ()
+        strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), _growth(job))
+        return strategy.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
+
+
+def log_trace(job: Job, found: Found) -> None:
+    """The best state's moves, for ``-v``: rule, sites, and the cost in ms before and after."""
+    names = job.setting.loaded.values.names
+    for step in found.states[0].trace if found.states else ():
+        sites = ", ".join(names.get(o, f"#{o}") for site in step.sites[:3] for o in site.outputs)
+        more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
+        cost = f"{1000 * step.before:.3f} -> {1000 * step.after:.3f} ms"
+        job.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
+
+
+def _seeds(job: Job, rewriter: Rewriter, view: View) -> tuple[State, ...]:
+    """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end."""
+    now = time.monotonic()
+    deadline = now + _SEED_SHARE * max(0.0, job.deadline(SEARCH_SHARE) - now)
+    limits = replace(_limits(job), deadline=deadline, patience=_SEED_PATIENCE)
+    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
+    start = job.roofline.total(view.model)
+    return search.run(view, start, job.stopped, lambda count, best: None).states[:_SEEDS]
+
+
+def _limits(job: Job) -> Limits:
+    timed = job.options.race
+    return Limits(
+        job.deadline(SEARCH_SHARE),
+        job.options.alpha,
+        states=_STATES if timed else _UNTIMED_STATES,
+        patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
+        constant_bytes=max(_SMALL_GROWTH, _FILE_GROWTH * weight_bytes(job.setting.loaded.proto)),
+    )
+
+
+def _cost_model(job: Job, cache: Cache) -> CostModel:
+    if job.options.objective == "flops":
+        return FlopsCost(job.roofline)
+    if job.options.cost == "roofline" or not job.options.race:
+        return RooflineCost(job.roofline)
+    config = job.setting.config
+    environment = "|".join(map(str, (config, job.worker.info().ort_version, cpu_name())))
+    deadline = job.deadline(SEARCH_SHARE)
+    return MeasuredCost(job.worker, cache, job.roofline, environment, deadline, job.setting.sizes)
+
+
+def _growth(job: Job) -> Callable[[Model], float]:
+    """Bytes of folded constants that a table adds, less those of the original that it no longer needs."""
+    original = _constant_bytes(job.setting.loaded.model)
+    return lambda model: _constant_bytes(model) - original
+
+
+def _constant_bytes(model: Model) -> float:
+    """Bytes of the constants that the running nodes of a table read."""
+    constant = model.values.constant
+    used = {i for v, n in model.nodes.items() if v not in constant for i in n.inputs if i is not None and i in constant}
+    total = 0.0
+    for value in used:
+        elements = model.type(value).elements if model.type(value).known else 0
+        total += BYTES.get(model.type(value).dtype, 4) * (elements if isinstance(elements, int) else 0)
+    return total

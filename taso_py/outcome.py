@@ -1,0 +1,82 @@
+"""The result of one run, from the original or from the winner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from taso_py.artifact import Artifact, CopiedFile, GivenProto, external_locations
+from taso_py.backend.runtime import cpu_name
+from taso_py.backend.timing import Confirmation
+from taso_py.candidates import Candidate, rule_reports
+from taso_py.job import Job
+from taso_py.result import Result
+from taso_py.search.strategy import Found
+
+
+def _frame(job: Job, artifact: Artifact, stop_reason: str) -> Result:
+    setting, loaded = job.setting, job.setting.loaded
+    before = job.roofline.flops(loaded.model)
+    nodes = len(loaded.proto.graph.node)
+    return Result(
+        input=loaded.path,
+        improved=False,
+        nodes_before=nodes,
+        nodes_after=nodes,
+        opaque_nodes=sum(loaded.opaque.values()),
+        flops_before=int(before),
+        flops_after=int(before),
+        stop_reason=stop_reason,
+        elapsed_s=job.clock.elapsed(),
+        phases_s=dict(job.clock.phases),
+        ep=setting.config.ep,
+        threads=setting.config.threads,
+        shapes=tuple(dict(a.shapes) for a in setting.assignments),
+        cpu=cpu_name(),
+        ort_version=job.worker.info().ort_version,
+        seed=job.options.seed,
+        artifact=artifact,
+        sources=_sources(loaded.path),
+    )
+
+
+def unchanged(job: Job, stop_reason: str, note: str | None = None) -> Result:
+    """The original, byte for byte."""
+    artifact = CopiedFile(job.source) if isinstance(job.source, Path) else GivenProto(job.source)
+    result = _frame(job, artifact, stop_reason)
+    improved = False if job.options.race else None
+    return replace(result, improved=improved, notes=(note,) if note else ())
+
+
+def rewritten(job: Job, winner: Candidate, found: Found, confirmed: Confirmation | None) -> Result:
+    """The winner, with what the check found and the confirmation measured (None: nothing was timed)."""
+    report, state = winner.report, winner.state
+    start = state.trace[0].before
+    result = replace(
+        _frame(job, winner.artifact, found.reason.value),
+        improved=None if confirmed is None else True,
+        predicted_speedup=start / state.cost if state.cost > 0 else None,
+        max_abs_error=report.max_abs_error,
+        max_rel_error=report.max_rel_error,
+        tolerance=report.tolerance,
+        nodes_after=len(winner.artifact.model.graph),
+        flops_after=int(job.roofline.flops(state.model)),
+        rules=rule_reports(state, job.library.all(), start),
+        notes=report.warnings,
+    )
+    if confirmed is None:
+        return result
+    return replace(
+        result,
+        speedup=confirmed.speedup,
+        speedup_low=confirmed.low,
+        speedup_high=confirmed.high,
+        latency_before_ms=confirmed.before_ms,
+        latency_after_ms=confirmed.after_ms,
+    )
+
+
+def _sources(path: Path | None) -> tuple[Path, ...]:
+    if path is None:
+        return ()
+    return (path, *(path.parent / location for location in sorted(external_locations(path))))
