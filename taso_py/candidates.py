@@ -23,7 +23,7 @@ from taso_py.onnx_io.export import artifact, export, serialize
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import Rejection, RuleReport
 from taso_py.rules.rule import RuleSet
-from taso_py.search.strategy import State, Step
+from taso_py.search.strategy import Found, State, Step
 from taso_py.setting import weight_bytes
 
 _INLINE_BYTES = 2**30
@@ -128,23 +128,24 @@ class Workshop:
         return place
 
 
-def shortlist(states: Sequence[State], start_cost: float, limit: int = 6) -> list[State]:
-    """The best states to race: the cheapest, and for each rule in it the cheapest without that rule.
+def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:
+    """The best states to race: the simplest good one, the cheapest, and for each rule in it the cheapest without.
 
     The measured regions decide which states are good; leaving out one rule at a time asks the race which
     rewrites do not pay in the whole model.
     """
-    good = [s for s in states if s.trace and s.cost <= start_cost]
-    if not good:
-        return []
-    best = good[0]
-    chosen = [best]
-    for rule in dict.fromkeys(step.rule for step in reversed(best.trace)):
+    good = [s for s in found.states if s.trace and s.cost <= start_cost]
+    chosen = [found.simplest] if found.simplest is not None else []
+    chosen += good[:1]
+    for rule in dict.fromkeys(step.rule for step in reversed(good[0].trace)) if good else ():
         other = next((s for s in good if all(step.rule != rule for step in s.trace)), None)
-        if other is not None and other not in chosen:
+        if other is not None:
             chosen.append(other)
-    chosen += [s for s in good[1:] if s not in chosen][: max(0, limit - len(chosen))]
-    return chosen[:limit]
+    distinct: list[State] = []
+    for state in [*chosen, *good[1:limit]]:
+        if all(state.model.nodes != known.model.nodes for known in distinct):
+            distinct.append(state)
+    return distinct[:limit]
 
 
 def rule_reports(state: State, rules: RuleSet, start: float) -> tuple[RuleReport, ...]:

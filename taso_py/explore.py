@@ -25,6 +25,8 @@ _PATIENCE, _UNTIMED_PATIENCE = 150, 40
 """States without a gain after which a search gives up; without timing nobody waits for a deadline."""
 _SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.2, 20
 """States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
+_SEEKING = 0.85
+"""Part of the search's time in which states are sought; the rest is for simplifying the best one."""
 _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
 """Largest growth of the weights: a share of the original's, or this many bytes."""
 
@@ -48,7 +50,8 @@ def explore(job: Job, barred: Iterable[str] = ()) -> Found:
 def log_trace(job: Job, found: Found) -> None:
     """The best state's moves, for ``-v``: rule, sites, and the cost in ms before and after."""
     names = job.setting.loaded.values.names
-    for step in found.states[0].trace if found.states else ():
+    best = found.simplest or next(iter(found.states), None)
+    for step in best.trace if best is not None else ():
         sites = ", ".join(names.get(o, f"#{o}") for site in step.sites[:3] for o in site.outputs)
         more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
         cost = f"{1000 * step.before:.3f} -> {1000 * step.after:.3f} ms"
@@ -68,7 +71,7 @@ def _seeds(job: Job, rewriter: Rewriter, view: View) -> tuple[State, ...]:
 def _limits(job: Job) -> Limits:
     timed = job.options.race
     return Limits(
-        job.deadline(SEARCH_SHARE),
+        job.deadline(_SEEKING * SEARCH_SHARE),
         job.options.alpha,
         states=_STATES if timed else _UNTIMED_STATES,
         patience=_PATIENCE if timed else _UNTIMED_PATIENCE,

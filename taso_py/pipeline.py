@@ -152,7 +152,7 @@ def _check(job: Job, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
     deadline = job.deadline(SEARCH_SHARE + CHECK_SHARE)
     wanted = _RACED if job.options.race else 1
-    states = list(found.states) if job.options.apply == "all" else shortlist(found.states, job.start_cost, wanted)
+    states = list(found.states) if job.options.apply == "all" else shortlist(found, job.start_cost, wanted)
     job.progress.phase("check", len(states))
     checked: list[Candidate] = []
     for number, state in enumerate(states):

@@ -30,7 +30,7 @@ _REQUEST_S = 30.0
 """Longest time that one request to the worker may take."""
 _GRACE_S = 5.0
 """A region that was begun before the deadline may end this much after it."""
-_TIE = 0.01
+_TIE = 0.02
 """Differences below this share of the region's own time are ties whatever the noise says."""
 
 

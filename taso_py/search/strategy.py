@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
@@ -16,6 +17,8 @@ from taso_py.search.matcher import Match
 from taso_py.search.moves import Matches, Outcome, Rewriter, Site, live_size
 from taso_py.search.view import View
 
+_NEGLIGIBLE = 0.003
+"""Share of the start's cost that a simpler state may cost more."""
 _ROUNDS = 16
 """Most rounds of one sweep."""
 
@@ -43,6 +46,8 @@ class Step:
     """The table after the move."""
     refined: bool = False
     """Whether sites where the rule does not pay were left out."""
+    choice: tuple[Any, ...] = ()
+    """The values of the rule's free choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,8 @@ class Found:
     states: tuple[State, ...]
     reason: StopReason
     explored: int
+    simplest: State | None = None
+    """The best state without the rules that it does not need."""
 
 
 Stop = Callable[[], bool]
@@ -148,7 +155,8 @@ class Backtracking:
                 waiting += fresh
                 tried.update(fresh)
             best = min([best, *reached[:1]], key=_priority)
-        return Found(reached, reason, self._built)
+        simplest = self._simplified(first, best) if best.trace else None
+        return Found(reached, reason, self._built, simplest)
 
     def _descend(
         self,
@@ -242,15 +250,23 @@ class Backtracking:
                 refined, (outcome, estimate) = True, better
             elif won:
                 opened.groups[:0] = classes if len(classes) > 1 else []
-        return self._reached(first, state, matches[0].rule.name, outcome, estimate, refined=refined)
+        return self._reached(first, state, matches, outcome, estimate, refined=refined)
 
     def _reached(
-        self, first: State, state: State, rule: str, outcome: Outcome, estimate: Estimate, *, refined: bool
+        self,
+        first: State,
+        state: State,
+        matches: Sequence[Match],
+        outcome: Outcome,
+        estimate: Estimate,
+        *,
+        refined: bool,
     ) -> State:
-        after = outcome.view
+        after, rule = outcome.view, matches[0].rule.name
         cost = first.cost + estimate.seconds
         self._gains[rule] = max(self._gains.get(rule, 0.0), (state.cost - cost) / first.cost)
-        step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined)
+        choice = matches[0].choice
+        step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice)
         return State(
             after,
             self.rewriter.matches_after(state.view, state.matches, after),
@@ -259,6 +275,37 @@ class Backtracking:
             (*state.trace, step),
             estimate.parts,
         )
+
+    def _simplified(self, first: State, best: State) -> State:
+        """The best state without the rules whose absence costs nothing: what is left explains the gain.
+
+        Rules that gained least are tried first.  A rewrite that only looked like a tie may lose in the whole model.
+        """
+        gains: dict[str, float] = {}
+        for step in best.trace:
+            gains[step.rule] = gains.get(step.rule, 0.0) + step.before - step.after
+        current = best
+        for rule in sorted(gains, key=lambda name: gains[name]):
+            trial = self._replayed(first, [step for step in current.trace if step.rule != rule])
+            if trial is not None and trial.cost <= best.cost + _NEGLIGIBLE * first.cost:
+                current = trial
+        return current
+
+    def _replayed(self, first: State, steps: Sequence[Step]) -> State | None:
+        """The moves of a trace made again, as far as they still match; priced step by step."""
+        state = first
+        for step in steps:
+            wanted = {o for site in step.sites for o in site.outputs}
+            found = [m for ms in state.matches.values() for m in ms if m.rule.name == step.rule]
+            found = [m for m in found if m.choice == step.choice and wanted & set(m.outputs)]
+            outcome = self.rewriter.apply(state.view, found, _ROUNDS) if found else None
+            if outcome is None:
+                continue
+            estimate = self.cost.difference(first.model, outcome.view.model)
+            if estimate is None:
+                return None
+            state = self._reached(first, state, found, outcome, estimate, refined=step.refined)
+        return state if state.trace else None
 
     def _admissible(self, state: State, outcome: Outcome) -> bool:
         model = outcome.view.model
