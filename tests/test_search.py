@@ -177,3 +177,12 @@ def test_regions_hold_the_change_and_one_neighbour_on_each_side() -> None:
     (region,) = regions(view.model, outcome.view.model)
     assert [n.operator.onnx for _, n in region.before.nodes] == ["Tanh", "Neg", "Neg", "Tanh"]
     assert [n.operator.onnx for _, n in region.after.nodes] == ["Tanh", "Abs", "Tanh"]
+
+
+def test_a_constant_too_large_to_fold_matches_no_value_condition() -> None:
+    text = """agraph (float[1] x) => (float[1] y) {
+      shape = Constant<value = int64[2] {2048, 2048}>() ones = ConstantOfShape<value = float[1] {1.0}>(shape)
+      sum = ReduceSum<keepdims = 0>(ones) y = Mul(x, sum)}"""
+    _, view, found = matches(model(text), "rule r: Mul(x, c) => Mul(c, x) when positive(c)")
+    assert not found
+    assert any(view.constant(v) is None for v in view.values.constant)

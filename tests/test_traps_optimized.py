@@ -26,9 +26,7 @@ def pool() -> Iterator[WorkerPool]:
 
 def optimized(name: str, apply: Apply, pool: WorkerPool) -> pipeline.Result:
     options = Options(race=False, strict=True, apply=apply)
-    return pipeline.optimize(
-        TRAPS[name].build(), options, progress=SilentProgress(), stop=StopFlag(), pool=pool
-    )
+    return pipeline.optimize(TRAPS[name].build(), options, progress=SilentProgress(), stop=StopFlag(), pool=pool)
 
 
 @pytest.mark.parametrize("apply", ["best", "all"])

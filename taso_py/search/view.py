@@ -178,10 +178,13 @@ class View:
         return [node, *(e.root for e in self._entry(value, node)[1])]
 
     def constant(self, value: int) -> npt.NDArray[np.generic] | None:
-        """The value of an id that depends on fixed initializers only; None for any other."""
+        """The value of an id that depends on fixed initializers only; None for any other and for what is not folded."""
         if value not in self.values.constant:
             return None
-        return self.read_constant(value, ChainMap(dict(self.model.nodes), self.inner))
+        try:
+            return self.read_constant(value, ChainMap(dict(self.model.nodes), self.inner))
+        except TypingError:
+            return None
 
     def is_tame(self, value: int) -> bool:
         """Whether no source of a constant holds NaN, an infinity, or a number so large that it stands for one."""
