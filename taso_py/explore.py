@@ -36,7 +36,8 @@ def explore(job: Job, barred: Iterable[str] = ()) -> Found:
     job.progress.phase("search")
     loaded = job.setting.loaded
     canonical = Canonical.of(job.library.canonical, job.library.cleanup)
-    rewriter = Rewriter.of(job.library.search.without(barred), canonical)
+    gone = {name.removesuffix("-reversed") for name in barred}
+    rewriter = Rewriter.of(job.library.search.without(gone), canonical)
     view = View.of(loaded.model, canonical.expand, loaded.folder.value)
     if job.options.apply == "all":
         return Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
