@@ -59,7 +59,7 @@ class Summary:
         return Counter(detail.split(" with name")[0][:120] for detail in first.values())
 
     def table(self) -> list[tuple[str, ...]]:
-        """Per kind and mode: cases run, left out, failed, rewritten, compared with stored values."""
+        """Per kind and mode: cases run, left out, failed, rewritten, compared on the test's own inputs."""
         rows = []
         for kind, mode in sorted({(o.kind, o.mode) for o in self.outcomes}):
             here = [o for o in self.outcomes if (o.kind, o.mode) == (kind, mode)]
@@ -68,10 +68,15 @@ class Summary:
                 sum(o.verdict == "skipped" for o in here),
                 sum(o in self.failures for o in here),
                 sum(bool(o.rules) for o in here),
-                sum(o.expected for o in here),
+                sum(o.compared for o in here),
             )
             rows.append((kind, mode, *map(str, counts)))
         return rows
+
+    @cached_property
+    def deviations(self) -> dict[str, str]:
+        """Cases whose original has other values than its test stores: ONNX Runtime's own deviations."""
+        return {o.case: o.deviation for o in self.outcomes if o.deviation}
 
     @cached_property
     def rewritten(self) -> int:
@@ -113,6 +118,7 @@ class Summary:
         failed = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
         return (
             f"{self.cases} cases, {len(self.outcomes)} runs, {self.rewritten} cases rewritten, {failed}, "
+            f"{len(self.deviations)} deviations of ONNX Runtime itself, "
             f"{len(self.silent_rules())} rules fired nowhere, {self.seconds:.0f} s"
         )
 
@@ -131,6 +137,7 @@ def _document(summary: Summary) -> dict[str, Any]:
         "cases": summary.cases,
         "rewritten": summary.rewritten,
         "failures": [dataclasses.asdict(o) for o in summary.failures],
+        "deviations": summary.deviations,
         "skipped": dict(summary.skipped),
         "rules": summary.rules(),
         "silent_rules": summary.silent_rules(),
@@ -147,6 +154,8 @@ def _lines(summary: Summary) -> list[str]:
     lines += _table(("kind", "mode", "run", "left out", "failed", "rewritten", "compared"), summary.table())
     lines += ["", "Left out, because ONNX Runtime does not load or run the original:", ""]
     lines += [f"- {count}: {why}" for why, count in summary.skipped.most_common()]
+    lines += ["", "ONNX Runtime's own deviations, the optimiser off, from what the tests store:", ""]
+    lines += [f"- `{case}`: {what}" for case, what in sorted(summary.deviations.items())] or ["none"]
     lines += ["", "## Rules", ""]
     rows = []
     for name, entry in summary.rules().items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from taso_py.api import optimize
+from taso_py.api import certify, optimize
 from taso_py.options import Options
 from taso_py.result import Result, RuleReport
 from taso_py.version import VERSION
 
-__all__ = ["Options", "Result", "RuleReport", "__version__", "optimize"]
+__all__ = ["Options", "Result", "RuleReport", "__version__", "certify", "optimize"]
 
 __version__ = VERSION

@@ -1,4 +1,4 @@
-"""The library's front door: `taso_py.optimize`."""
+"""The library's front door: `taso_py.optimize` and `taso_py.certify`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from taso_py.stop import StopFlag
 
 if TYPE_CHECKING:
     import onnx
+
+    from taso_py.certificate.certify import Certified, Prover
 
 Shapes = Mapping[str, int | Sequence[int]]
 
@@ -30,6 +32,7 @@ class OptionFields(TypedDict, total=False):
     rules: Sequence[str | Path] | None
     only: Sequence[str]
     disable: Sequence[str]
+    allow_bounded: bool
     apply: Apply
     alpha: float
     time_budget_s: float
@@ -63,6 +66,23 @@ def optimize(
     return pipeline.optimize(
         source, options_from(options), progress=progress or SilentProgress(), stop=stop or StopFlag()
     )
+
+
+def certify(
+    original: str | Path | onnx.ModelProto,
+    optimised: str | Path | onnx.ModelProto,
+    certificate: str | Path,
+    *,
+    prover: Prover | None = None,
+) -> Certified:
+    """Check that a certificate, which `Result.save_certificate` wrote, leads from `original` to `optimised`.
+
+    Raises CertificateError with the first thing that does not hold. `prover` replaces the prover of the rules.
+    """
+    from taso_py.certificate.certify import certify as run
+
+    first, second = (Path(model) if isinstance(model, str) else model for model in (original, optimised))
+    return run(first, second, Path(certificate), prover=prover)
 
 
 def options_from(fields: OptionFields) -> Options:

@@ -18,6 +18,22 @@ class MismatchError(SuperoptError):
     exit_code = 1
 
 
+class UnprovedError(SuperoptError):
+    """A rule that should be proved is not, or a law that should be refuted is not."""
+
+    exit_code = 1
+
+
+class CertificateError(SuperoptError):
+    """A certificate does not lead from the original to the optimised model."""
+
+    exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        # What it quotes from the certificate may have any number of lines.
+        super().__init__(" ".join(message.split()))
+
+
 class UsageError(SuperoptError):
     """An option, argument or input file of the user's contradicts itself or the model."""
 

@@ -72,6 +72,8 @@ class Options:
     """None: the shipped library. (): no rule at all. Otherwise these files instead of the library."""
     only: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
+    allow_bounded: bool = False
+    """Also use rules that are proved only up to some size."""
     apply: Apply = "best"
     """"all" applies each matching rule at least once, whatever it costs (conformance tests)."""
     alpha: float = 1.05
@@ -126,6 +128,7 @@ class Delivery:
     output: Path | None = None
     """None: ``<stem>.superopt.onnx`` beside MODEL."""
     report: Path | None = None
+    certificate: Path | None = None
     min_speedup: float | None = None
     dry_run: bool = False
     force: bool = False
@@ -144,6 +147,10 @@ class Delivery:
             f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
         )
         _demand(not (self.quiet and self.verbosity), "-q and -v exclude each other: keep one")
+        _demand(
+            not (self.dry_run and self.certificate),
+            "--certificate speaks of the model that is written: drop --dry-run or --certificate",
+        )
 
     def target(self, model: Path) -> Path:
         """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""

@@ -9,8 +9,10 @@ from taso_py.artifact import Artifact, CopiedFile, GivenProto, external_location
 from taso_py.backend.runtime import cpu_name
 from taso_py.backend.timing import Confirmation
 from taso_py.candidates import Candidate, rule_reports
+from taso_py.certificate.record import Trail
 from taso_py.job import Job
 from taso_py.result import Result
+from taso_py.search.canonical import Canonical
 from taso_py.search.strategy import Found
 
 
@@ -36,6 +38,7 @@ def _frame(job: Job, artifact: Artifact, stop_reason: str) -> Result:
         ort_version=job.worker.info().ort_version,
         seed=job.options.seed,
         artifact=artifact,
+        evidence=_evidence(job),
         sources=_sources(loaded.path),
     )
 
@@ -63,6 +66,7 @@ def rewritten(job: Job, winner: Candidate, found: Found, confirmed: Confirmation
         flops_after=int(job.roofline.flops(state.model)),
         rules=rule_reports(state, job.library.all(), start),
         notes=report.warnings,
+        evidence=_evidence(job, winner),
     )
     if confirmed is None:
         return result
@@ -74,6 +78,17 @@ def rewritten(job: Job, winner: Candidate, found: Found, confirmed: Confirmation
         latency_before_ms=confirmed.before_ms,
         latency_after_ms=confirmed.after_ms,
     )
+
+
+def _evidence(job: Job, winner: Candidate | None = None) -> Trail:
+    """The way to the winner; without one, the original and no way at all."""
+    canonical = Canonical.of(job.library.canonical, job.library.cleanup)
+    frozen = job.options.freeze_initializers
+    if winner is None:
+        return Trail(job.source, job.setting.loaded, canonical, freeze_initializers=frozen)
+    applied = tuple(matches for step in winner.state.trace for matches in step.applied)
+    made = winner.artifact.model
+    return Trail(job.source, job.setting.loaded, canonical, applied, winner.state.model, made, frozen)
 
 
 def _sources(path: Path | None) -> tuple[Path, ...]:

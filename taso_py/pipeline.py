@@ -25,6 +25,8 @@ from taso_py.options import Options
 from taso_py.outcome import rewritten, unchanged
 from taso_py.progress import Progress
 from taso_py.result import Result
+from taso_py.rules import lock
+from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
 from taso_py.search.strategy import Found, StopReason
 from taso_py.setting import Setting, prepare
@@ -53,7 +55,7 @@ def optimize(
     clock = Clock(options.time_budget_s)
     require_runtime()
     progress.phase("load")
-    library = load_rules(options.rules, options.only, options.disable)
+    library = _library(options)
     setting = prepare(source, options)
     clock.lap("load")
     with lent(pool, setting.config) as worker:
@@ -73,6 +75,16 @@ def optimize(
             result = _decide(job, workshop, found, checked)
     clock.lap("race")
     return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
+
+
+def _library(options: Options) -> Library:
+    """The rules that may rewrite; those of the user's own files are proved now."""
+    library = load_rules(options.rules, options.only, options.disable)
+    if options.rules and lock.ENFORCED:
+        from taso_py.prove.verify import proved
+
+        library = replace(library, search=proved(library.search, allow_bounded=options.allow_bounded))
+    return library.usable(options.allow_bounded)
 
 
 def _baseline(worker: Worker, setting: Setting, options: Options) -> float | None:

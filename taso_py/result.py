@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from taso_py.artifact import Artifact
-from taso_py.errors import SpeedupNotReachedError
-from taso_py.files import write_atomically
+from taso_py.errors import SpeedupNotReachedError, SuperoptError
+from taso_py.files import write_atomically, write_text
 from taso_py.version import VERSION
 
 if TYPE_CHECKING:
@@ -46,6 +46,14 @@ class Rejection:
     site: str
     reason: str
     reproduction: Path | None = None
+
+
+class Evidence(Protocol):
+    """What leads from the original to the result; written down on demand."""
+
+    def certificate(self, optimised: Path | onnx.ModelProto) -> str:
+        """The text of a certificate for the result, which stands in this file or is this proto."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +99,8 @@ class Result:
     notes: tuple[str, ...] = ()
     """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
     artifact: Artifact = field(repr=False)
+    evidence: Evidence | None = field(default=None, repr=False)
+    """What leads to the model, for `save_certificate`."""
     sources: tuple[Path, ...] = field(default=(), repr=False)
     """MODEL and its external data: files that `save` must never overwrite."""
 
@@ -114,6 +124,17 @@ class Result:
         with target.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return dataclasses.replace(self, output=target, output_sha256=digest)
+
+    def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
+        """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
+
+        Raises OutputError like `save`.
+        """
+        if self.evidence is None:
+            raise SuperoptError("this result holds nothing that a certificate could be made from")
+        text = self.evidence.certificate(self.output or self.model)
+        kept = (*self.sources, *([self.output] if self.output is not None else []))
+        write_text(Path(path), text, sources=kept, force=force)
 
     def require_speedup(self, minimum: float) -> None:
         """Raise SpeedupNotReachedError unless the confirmed median speed-up is at least `minimum`."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from taso_py.ops.activations import (
+    Clamp,
     Clip,
     Elu,
     Gelu,
@@ -58,6 +59,7 @@ from taso_py.ops.elementwise import (
 from taso_py.ops.linear import Gemm, MatMul
 from taso_py.ops.normalization import (
     BatchNormalization,
+    BatchNormalizationTraining,
     LayerNormalization,
     LogSoftmax,
     RMSNormalization,
@@ -157,6 +159,9 @@ ARITHMETIC = [
     *(Case(Pow(e), (B,)) for e in (2.0, 3.0, 4.0)),
     *_binary(Power(), positive=(0,)),
     Case(Power(), (A, ROW), ("float32", "int64"), first=12),
+    Case(Power(), (A, ROW), ("int32", "float32"), positive=(0,), first=12),
+    Case(Power(), (ROW, A), ("int64", "float32"), positive=(0,), first=12),
+    Case(Power(), (A, A), ("int64", "int64"), positive=(0,), first=12),
 ]
 
 VARIADIC = [
@@ -187,6 +192,9 @@ ACTIVATIONS = [
     *(Case(Clip(low, high), (B,), ("float32",)) for low in (-math.inf, -0.5) for high in (math.inf, 0.75)),
     Case(Clip(0.0, 6.0), ((2, 1),), ("float16",), first=11),
     Case(Clip(-3.0, 4.0), (A,), ("int32",), first=12),
+    Case(Clamp(), (B, (), ())),
+    Case(Clamp("low"), (A, ())),
+    Case(Clamp("high"), (A, ()), ("int32", "int32"), first=12),
     Case(PRelu(), (B, B)),
     Case(PRelu(), (B, (3, 1))),
     Case(PRelu(), (B, ())),
@@ -289,12 +297,22 @@ NORMALIZATIONS = [
     Case(LayerNormalization(), (B, ROW)),
     Case(LayerNormalization(axis=1, epsilon=0.1), (B, A, A)),
     Case(LayerNormalization(axis=-3), (B, B)),
+    Case(LayerNormalization(output=1), (B, ROW, ROW), ("float32",) * 3),
+    Case(LayerNormalization(axis=1, epsilon=0.1, output=2), (B, A), ("float32",) * 2),
+    Case(LayerNormalization(axis=0, output=2), (B, B), ("float32",) * 2),
+    Case(LayerNormalization(axis=-2, output=1), (B, ROW, A), ("float16",) * 3),
     Case(RMSNormalization(), (B, ROW)),
     Case(RMSNormalization(axis=-2, epsilon=0.1), (B, A)),
     *(
         Case(BatchNormalization(), ((2, 3, *s), (3,), (3,), (3,), (3,)), positive=(4,))
         for s in ((), (4,), (2, 1), (2, 1, 3))
     ),
+    *(
+        Case(BatchNormalizationTraining(0.1, 0.75, k), ((2, 3, *s), (3,), (3,), (3,), (3,)), positive=(4,))
+        for k in range(3)
+        for s in ((4,), (2, 5))
+    ),
+    Case(BatchNormalizationTraining(), ((5, 3), (3,), (3,), (3,), (3,)), positive=(4,)),
     Case(BatchNormalization(epsilon=0.5), ((1, 1, 2), (1,), (1,), (1,), (1,)), positive=(4,)),
 ]
 

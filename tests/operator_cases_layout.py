@@ -6,7 +6,7 @@ from operator_cases import Case
 
 from taso_py.ops.convolution import Conv, ConvTranspose
 from taso_py.ops.expand import Expand, Tile
-from taso_py.ops.gather import Gather
+from taso_py.ops.gather import Gather, ScatterND
 from taso_py.ops.layout import Concat, Split
 from taso_py.ops.padding import Pad
 from taso_py.ops.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
@@ -133,6 +133,12 @@ SHAPES = [
     Case(Gather(-1, (1, 3), (2,)), (B,), ("int64",), fixed=(4,)),
     Case(Gather(2, (0,), (1,)), (B,)),
     Case(Gather(0, (0, 2, 1, 1, 0, 2), (1, 6)), ((3, 2),), fixed=(3,)),
+    Case(ScatterND((2, 0), (2, 1)), ((3, 4), (2, 4)), fixed=(2, 3)),
+    Case(ScatterND((-1,), (1,)), (B, (3, 4)), fixed=(2,)),
+    Case(ScatterND((0, 1, 1, 2), (2, 2)), (B, (2, 4)), ("int64", "int64"), fixed=(2, 3)),
+    Case(ScatterND((0, 3, 2, 1, 5, 4), (2, 3, 1)), ((6, 2), (2, 3, 2)), fixed=(2, 3, 6)),
+    Case(ScatterND((0, 1, 2), (1, 3)), (B, (1,)), ("bool", "bool"), fixed=B),
+    Case(ScatterND((1, 3), (2, 1)), ((4,), (2,)), fixed=(2, 4)),
     Case(DepthToSpace(2), ((2, 8, 2, 3),), fixed=(2, 8)),
     Case(DepthToSpace(2, "CRD"), ((2, 8, 2, 3),), first=11, fixed=(2, 8)),
     Case(SpaceToDepth(2), ((1, 3, 4, 6),), fixed=(4, 6)),
@@ -145,6 +151,20 @@ def _resize(scales: tuple[float, ...], mode: str, coordinates: str, nearest: str
 
 def _sized(sizes: tuple[int, ...], mode: str, coordinates: str) -> Resize:
     return Resize((), sizes, mode, coordinates)
+
+
+def _filtered(*, antialias: int, exclude_outside: int, mode: str) -> Resize:
+    return Resize((), (2, 3, 3, 8), mode, antialias=antialias, exclude_outside=exclude_outside)
+
+
+def _crop(mode: str, *ends: float, sizes: tuple[int, ...] = (2, 3, 3, 4)) -> Resize:
+    roi = (0.0, 0.0, *ends[:2], 1.0, 1.0, *ends[2:])
+    return Resize((), sizes, mode, "tf_crop_and_resize", roi=roi, extrapolation_value=-2.0)
+
+
+def _in_ratio(policy: str, sizes: tuple[int, ...], mode: str, coordinates: str) -> Resize:
+    wanted = (2, 3, *sizes)
+    return Resize((), wanted, mode, coordinates, keep_aspect_ratio_policy=policy, axes=(2, 3))
 
 
 SMALL = (2, 3, 4, 5)
@@ -171,6 +191,32 @@ RESIZES = [
     Case(_sized((2, 3, 8, 10), "nearest", "half_pixel"), (SMALL,), first=11, fixed=SMALL),
     Case(_sized((2, 3, 7, 4), "linear", "half_pixel"), (SMALL,), ("float32",), first=11, fixed=SMALL),
     Case(_sized((2, 3, 1, 9), "linear", "align_corners"), (SMALL,), ("float32",), first=11, fixed=SMALL),
+    *(
+        Case(_sized((2, 3, 7, 3), "cubic", c), (SMALL,), ("float32",), first=11, fixed=SMALL)
+        for c in ("half_pixel", "align_corners", "asymmetric")
+    ),
+    Case(Resize((1.0, 1.0, 2.0, 0.8), (), "cubic", cubic_coeff_a=-0.5), (SMALL,), ("float32",), first=11, fixed=SMALL),
+    *(
+        Case(_filtered(antialias=1, exclude_outside=e, mode=m), (SMALL,), ("float32",), first=18, fixed=SMALL)
+        for m in ("linear", "cubic")
+        for e in (0, 1)
+    ),
+    Case(_filtered(antialias=0, exclude_outside=1, mode="cubic"), (SMALL,), ("float32",), first=11, fixed=SMALL),
+    *(
+        Case(_crop(mode, *ends), (SMALL,), ("float32",), first=11, fixed=SMALL)
+        for mode in ("nearest", "linear", "cubic")
+        for ends in ((0.25, 0.5, 0.75, 0.625), (-0.25, 0.5, 1.25, 1.0), (0.3, 0.2, 0.8, 0.9))
+    ),
+    Case(_crop("linear", 0.0, 0.25, 1.0, 0.75, sizes=(2, 3, 1, 7)), (SMALL,), ("float32",), first=11, fixed=SMALL),
+    *(
+        Case(_in_ratio(policy, (3, 8), mode, c), (SMALL,), ("float32",), first=first, fixed=SMALL)
+        for policy in ("not_larger", "not_smaller")
+        for mode, c, first in (
+            ("nearest", "half_pixel", 18),
+            ("linear", "half_pixel_symmetric", 19),
+            ("cubic", "asymmetric", 18),
+        )
+    ),
     Case(_resize((1.0, 1.0, 2.0), "nearest", "half_pixel"), ((1, 2, 4),), ("int32",), first=11, fixed=(4,)),
     Case(_resize((1.0, 1.0, 1.5, 2.0), "nearest", "half_pixel_symmetric"), (SMALL,), first=19, fixed=KEPT),
 ]

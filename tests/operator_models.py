@@ -84,8 +84,7 @@ def model_of(instance: Example, opset: int) -> onnx.ModelProto:
 
 def output_names(operator: Operator) -> list[str]:
     """The result is ``y``; one part of a Split stands beside the other parts."""
-    ports, port = len(getattr(operator, "split", (0,))), getattr(operator, "output", 0)
-    return ["y" if k == port else f"other{k}" for k in range(ports)]
+    return ["y" if k == operator.port else f"other{k}" for k in range(operator.least_outputs)]
 
 
 def inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, TensorType]:

@@ -76,7 +76,7 @@ def test_every_option_reaches_the_library(library: Any, tiny_model: Path, tmp_pa
     arguments = (
         f"--ep cuda --ep-option device_id=1 --threads 3 --ort-level basic --shape x=1,3,8,8 "
         f"--input x={tmp_path / 'x.npy'} --seed 7 --rules {tmp_path / 'my.rules'} --only a --only b "
-        f"--disable c --apply all --alpha 1.2 --time-budget 9 --cost roofline --objective flops "
+        f"--disable c --allow-bounded --apply all --alpha 1.2 --time-budget 9 --cost roofline --objective flops "
         f"--no-race --min-gain 0.05 "
         f"--freeze-initializers --allow-contrib --no-provenance --cache {tmp_path / 'c'} --strict"
     )
@@ -92,6 +92,7 @@ def test_every_option_reaches_the_library(library: Any, tiny_model: Path, tmp_pa
             rules=(tmp_path / "my.rules",),
             only=("a", "b"),
             disable=("c",),
+            allow_bounded=True,
             apply="all",
             alpha=1.2,
             time_budget_s=9.0,

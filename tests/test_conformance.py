@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 import onnx
 import pytest
+from graphs import model
 
 from scripts.conformance_cases import Case, all_cases, backend_cases, converted, frozen, rule_cases
 from scripts.conformance_report import Summary
@@ -89,6 +90,24 @@ def test_a_wrong_result_is_seen(runs: Runner, monkeypatch: pytest.MonkeyPatch) -
     assert runs.run(case, "best").verdict == "mismatch"
     del wrong.graph.output[0].type.tensor_type.shape.dim[0]
     assert runs.run(case, "best").verdict == "contract"
+
+
+def test_integers_are_compared_exactly_and_with_the_original(runs: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is rounded to the other side is a mismatch; what the test stores is ONNX Runtime's affair."""
+    head = "agraph (float[2] x) => (int64[2] y) <float nudge = {1.000001}> "
+    right = model(head + "{r = Round(x) y = Cast<to = 7>(r)}")
+    wrong = model(head + "{n = Mul(x, nudge) r = Round(n) y = Cast<to = 7>(r)}")
+    inputs = {"x": np.array([0.5, 2.0], dtype=np.float32)}
+    for stored in ([0, 2], [1, 2]):
+        case = Case("tie", "node", right.SerializeToString(), inputs, {"y": np.array(stored)})
+        for after, verdict in ((wrong, "mismatch"), (right, "ok")):
+            result = type("Result", (), {"model": after, "rules": (type("Report", (), {"name": "r", "sites": 1}),)})
+            monkeypatch.setattr(Runner, "_pipeline", lambda *_, result=result: result)
+            outcome = runs.run(case, "best")
+            assert outcome.verdict == verdict
+            assert outcome.compared == (verdict == "ok")
+        assert bool(outcome.deviation) == (stored == [1, 2])
+    assert Summary([outcome], (), 0.0).deviations == {"tie": outcome.deviation}
 
 
 def test_respelling_touches_every_node_that_can_be_written() -> None:

@@ -227,22 +227,26 @@ def _expand(rng: Generator) -> Call:
 def _resize(rng: Generator) -> Call:
     x = _floats(rng, 1, 2, *_ints(rng, 1, 7, 2))
     opset = int(rng.choice([11, 13, 18, 19]))
-    attributes: dict[str, Any] = {"mode": str(rng.choice(["nearest", "linear"]))}
+    attributes: dict[str, Any] = {"mode": str(rng.choice(["nearest", "linear", "cubic"]))}
     coordinates = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_crop_and_resize"]
+    attributes |= _maybe(rng, cubic_coeff_a=-0.5, extrapolation_value=3.0)
+    attributes |= _maybe(rng, exclude_outside=int(rng.integers(0, 2)))
+    attributes |= _maybe(rng, antialias=int(rng.integers(0, 2))) if opset >= 18 else {}
     coordinates += ["half_pixel_symmetric"] * 2 if opset >= 19 else ["tf_half_pixel_for_nn"] if opset < 13 else []
     nearest = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
     attributes |= _maybe(rng, coordinate_transformation_mode=str(rng.choice(coordinates)))
     attributes |= _maybe(rng, nearest_mode=str(rng.choice(nearest)))
     empty = np.zeros(0, dtype=np.float32)
+    roi = np.array([0, 0, *rng.choice([0, 0.25, -0.3], 2), 1, 1, *rng.choice([0.75, 1, 1.2], 2)], dtype=np.float32)
     if rng.random() < 0.5:
         scales = [1.0, 1.0, *rng.choice([0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 1 / 3, 1.3], 2)]
-        return Call("Resize", opset, (x,), (empty, np.array(scales, dtype=np.float32)), attributes)
+        return Call("Resize", opset, (x,), (roi, np.array(scales, dtype=np.float32)), attributes)
     sizes = [1, 2, *_ints(rng, 1, 12, 2)]
     if opset >= 18 and rng.random() < 0.5:
         attributes["axes"] = [[-1, 2], [-2, 3], [2, 3], [2, 3]][int(rng.integers(0, 4))]
         attributes |= _maybe(rng, keep_aspect_ratio_policy=str(rng.choice(["stretch", "not_larger", "not_smaller"])))
-        sizes = sizes[2:]
-    return Call("Resize", opset, (x,), (empty, empty, np.array(sizes)), attributes)
+        sizes, roi = sizes[2:], roi[[2, 3, 6, 7]]
+    return Call("Resize", opset, (x,), (roi, empty, np.array(sizes)), attributes)
 
 
 def _upsample(rng: Generator) -> Call:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import click
 
 from taso_py.cli.cache import cache
+from taso_py.cli.certify import certify
 from taso_py.cli.models import bench, check, inspect
 from taso_py.cli.optimize import optimize
 from taso_py.cli.outcome import EXIT_CODES, exit_code_of
 from taso_py.cli.rules import rules
+from taso_py.cli.verify import verify
 from taso_py.version import VERSION
 
 __all__ = ["main", "superopt"]
@@ -26,7 +28,7 @@ def superopt() -> None:
     """
 
 
-for command in (optimize, bench, check, inspect, rules, cache):
+for command in (optimize, certify, bench, check, inspect, rules, verify, cache):
     superopt.add_command(command)
 
 

@@ -54,6 +54,7 @@ FILE = click.Path(path_type=Path)
 @option("--rules", multiple=True, metavar="FILE|none", help="Rule files instead of the library; 'none': no rules.")
 @option("--only", multiple=True, metavar="NAME", help="Use only this rule (repeatable).")
 @option("--disable", multiple=True, metavar="NAME", help="Do not use this rule (repeatable).")
+@option("--allow-bounded", is_flag=True, help="Also use rules that are proved only up to some size.")
 @option("--apply", type=click.Choice(get_args(Apply)), default="best", show_default=True,
               help="all: apply each matching rule at least once, whatever it costs.")  # fmt: skip
 @option("--alpha", type=float, default=1.05, show_default=True,
@@ -77,6 +78,7 @@ FILE = click.Path(path_type=Path)
 @option("--strict", is_flag=True, help="Exit with 1 and write nothing when a rewrite changes values.")
 @json_option
 @option("--report", type=FILE, metavar="FILE", help="Also write a report: .json, .md or .html.")
+@option("--certificate", type=FILE, metavar="FILE", help="Also write every step to the result, for superopt certify.")
 @option("-q", "--quiet", is_flag=True, help="Only the final sentence and warnings.")
 @option("-v", "--verbose", "verbosity", count=True, help="More detail; -vv for even more.")
 def optimize(model: Path, **arguments: Any) -> None:
@@ -95,6 +97,8 @@ def optimize(model: Path, **arguments: Any) -> None:
             result = pipeline.optimize(model, options, progress=progress, stop=stop)
         if not delivery.dry_run:
             result = result.save(target, force=delivery.force)
+        if delivery.certificate is not None:
+            result.save_certificate(delivery.certificate, force=True)
     _present(result, delivery)
 
 
@@ -108,10 +112,12 @@ def _preflight(model: Path, delivery: Delivery) -> Path:
     target = delivery.target(model)
     if not delivery.dry_run:
         check_target(target, sources=(model,), force=delivery.force)
-    if delivery.report is not None:
-        if delivery.report.absolute() == target.absolute():
-            raise UsageError(f"--report and --output are both {target}: choose two names")
-        check_target(delivery.report, sources=(model, target), force=True)
+    taken = {target.absolute(): "--output"}
+    for name, file in (("--report", delivery.report), ("--certificate", delivery.certificate)):
+        if file is not None:
+            if (other := taken.setdefault(file.absolute(), name)) != name:
+                raise UsageError(f"{name} and {other} are both {file}: choose two names")
+            check_target(file, sources=(model, target), force=True)
     return target
 
 
@@ -132,7 +138,7 @@ def _present(result: Any, delivery: Delivery) -> None:
 
 
 def _delivery(arguments: dict[str, Any]) -> Delivery:
-    names = ("output", "report", "min_speedup", "dry_run", "force", "as_json", "quiet", "verbosity")
+    names = ("output", "report", "certificate", "min_speedup", "dry_run", "force", "as_json", "quiet", "verbosity")
     return Delivery(**{name: arguments.pop(name) for name in names})
 
 

@@ -37,7 +37,7 @@ def list_rules(files: tuple[str, ...], as_json: bool) -> None:
         emit(json.dumps([_fields(rule) for rule in found], indent=2))
         return
     width = max((len(rule.name) for rule in found), default=0)
-    lines = [f"{rule.name:<{width}}  {rule.status:<8}  {Path(rule.file).name}:{rule.line}" for rule in found]
+    lines = [f"{rule.name:<{width}}  {rule.status:<9}  {Path(rule.file).name}:{rule.line}" for rule in found]
     emit("\n".join([*lines, f"{len(found)} rules"]))
 
 
@@ -46,8 +46,8 @@ def list_rules(files: tuple[str, ...], as_json: bool) -> None:
 @files_option
 @json_option
 def show(name: str, files: tuple[str, ...], as_json: bool) -> None:
-    """The text of one rule, its status and its id."""
-    found = _load(files)
+    """The text of one rule, its status, its proof or the counterexample against it."""
+    found = _load(files) + ([] if files else _unused_laws())
     rule = next((rule for rule in found if rule.name == name or (len(name) >= 8 and rule.id.startswith(name))), None)
     if rule is None:
         near = difflib.get_close_matches(name, [rule.name for rule in found], n=1)
@@ -56,8 +56,22 @@ def show(name: str, files: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         emit(json.dumps(_fields(rule), indent=2))
         return
-    facts = (("status", rule.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}"))
-    emit("\n".join([rule.text().rstrip(), "", *(f"  {key:<7} {value}" for key, value in facts)]))
+
+    from taso_py.report.proofs import columns, proof_lines
+    from taso_py.rules.lock import load_lock
+
+    facts = [("status", rule.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}")]
+    emit(f"{rule.text().rstrip()}\n\n{columns([*facts, *proof_lines(load_lock().record(rule))])}")
+
+
+def _unused_laws() -> list[Rule]:
+    """The laws of the files that are never used: they are shown, with what refutes them, but not listed."""
+    from taso_py.rules.library import NEVER, load_file
+    from taso_py.rules.location import rules_directory
+    from taso_py.rules.lock import load_lock
+
+    paths = sorted(p for p in rules_directory().glob("*.rules") if p.name in NEVER)
+    return [rule for path in paths for rule in load_lock().stamped(load_file(path))]
 
 
 def _load(files: tuple[str, ...]) -> list[Rule]:
@@ -67,12 +81,17 @@ def _load(files: tuple[str, ...]) -> list[Rule]:
 
 
 def _fields(rule: Rule) -> dict[str, Any]:
+    from taso_py.rules.lock import load_lock
+    from taso_py.rules.printer import condition_text
+
+    record = load_lock().record(rule)
     return {
         "name": rule.name,
         "id": rule.id,
         "status": rule.status,
         "file": str(rule.file),
         "line": rule.line,
-        "conditions": [str(condition) for condition in rule.conditions],
+        "conditions": [condition_text(condition) for condition in rule.conditions],
         "text": rule.text(),
+        "proof": None if record is None else record.plain(),
     }

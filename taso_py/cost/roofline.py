@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields, replace
 from taso_py.graph.model import Model, Node, Opaque
 from taso_py.graph.sizes import Size, evaluate
 from taso_py.graph.types import BYTES, TensorType
-from taso_py.ops.layout import Split
 from taso_py.ops.numeric import operations
 from taso_py.ops.operator import Operator
 
@@ -65,7 +64,9 @@ class Roofline:
         if node.operator.onnx in IN_PLACE or not all(t.known for t in (*types, result)):
             return Work(0.0, 0.0)
         operator = _concrete_operator(node.operator, self)
-        return Work(operations(operator, types), float(sum(map(_bytes, (*types, result)))))
+        # What an operator computes for its first output it does not compute again for the others.
+        count = operations(operator, types) if operator.port == 0 else 0.0
+        return Work(count, float(sum(map(_bytes, (*types, result)))))
 
     def node(self, model: Model, value: int, node: Node) -> float:
         """Seconds for one node."""
@@ -81,8 +82,8 @@ class Roofline:
         return known
 
     def _call(self, operator: Operator, work: Work) -> float:
-        if isinstance(operator, Split) and operator.output > 0:
-            return 0.0  # all outputs of a Split are one call
+        if operator.port > 0:
+            return 0.0  # all outputs of a node are one call
         return self.machine.call if work.bytes else self.machine.call / 4
 
     def total(self, model: Model) -> float:

@@ -7,7 +7,9 @@ polynomials are equal exactly when they compare equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
@@ -47,7 +49,19 @@ class Entry:
         return f"{list(self.table)}[{self.index}]"
 
 
-Atom: TypeAlias = Symbol | Floor | Entry
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The value at ``index`` of a function of which only its name and its range, 0 <= value < extent, are known."""
+
+    function: str
+    extent: Size
+    index: Size
+
+    def __str__(self) -> str:
+        return f"{self.function}<{self.extent}>({self.index})"
+
+
+Atom: TypeAlias = Symbol | Floor | Entry | Image
 Monomial: TypeAlias = tuple[Atom, ...]
 
 
@@ -81,7 +95,7 @@ class Expression:
         return -self + other
 
     def __mul__(self, other: Size) -> Size:
-        return _from_terms((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in _terms(other))
+        return _from_terms((_joined(m, n), c * d) for m, c in self.terms for n, d in _terms(other))
 
     __rmul__ = __mul__
 
@@ -114,6 +128,11 @@ def entry(table: Iterable[int], index: Size) -> Size:
     return values[index] if isinstance(index, int) else _atom(Entry(values, index))
 
 
+def image(function: str, extent: Size, index: Size) -> Size:
+    """function(index), of which only its range is known."""
+    return _atom(Image(function, extent, index))
+
+
 @lru_cache(maxsize=65536)
 def floor_divide(a: Size, b: Size) -> Size:
     """floor(a / b) for b >= 1, with every exact part pulled out: (q*b + r) // b = q + r // b."""
@@ -134,7 +153,24 @@ def floor_divide(a: Size, b: Size) -> Size:
         return _from_terms(whole)
     if isinstance(remainder, int) and isinstance(b, int):
         return _from_terms(whole) + remainder // b
+    nested = _inner_floor(remainder)
+    if nested is not None:
+        inner, others = nested
+        return _from_terms(whole) + floor_divide(inner.numerator + others * inner.denominator, b * inner.denominator)
     return _from_terms(whole) + _atom(Floor(remainder, b))
+
+
+def _inner_floor(numerator: Size) -> tuple[Floor, Size] | None:
+    """(floor(n / d), r) of a numerator floor(n / d) + r: floor((floor(n / d) + r) / b) = floor((n + r·d) / (d·b))."""
+    if isinstance(numerator, int):
+        return None
+    floors = [(m[0], c) for m, c in numerator.terms if len(m) == 1 and isinstance(m[0], Floor)]
+    others = [(m, c) for m, c in numerator.terms if not (len(m) == 1 and isinstance(m[0], Floor))]
+    if len(floors) != 1 or floors[0][1] != 1 or any(isinstance(a, Floor) for m, _ in others for a in m):
+        return None
+    atom = floors[0][0]
+    assert isinstance(atom, Floor)
+    return atom, _from_terms(others)
 
 
 def _divide_term(monomial: Monomial, coefficient: int, b: Size) -> tuple[Monomial, int] | None:
@@ -176,6 +212,8 @@ def _evaluate_atom(atom: Atom, value: Callable[[Symbol], Size]) -> Size:
             return floor_divide(evaluate(numerator, value), evaluate(denominator, value))
         case Entry(table, index):
             return entry(table, evaluate(index, value))
+        case Image(function, extent, index):
+            return image(function, evaluate(extent, value), evaluate(index, value))
 
 
 def symbols(size: Size) -> frozenset[str]:
@@ -192,17 +230,50 @@ def symbols(size: Size) -> frozenset[str]:
                     found |= symbols(numerator) | symbols(denominator)
                 case Entry(_, index):
                     found |= symbols(index)
+                case Image(_, extent, index):
+                    found |= symbols(extent) | symbols(index)
     return frozenset(found)
 
 
+_DECIDE: ContextVar[Callable[[Size], bool | None] | None] = ContextVar("decide", default=None)
+
+
+@contextmanager
+def deciding(decide: Callable[[Size], bool | None]) -> Iterator[None]:
+    """Within it `at_least` asks ``decide`` whether a difference is >= 0 where its form does not tell."""
+    token = _DECIDE.set(decide)
+    try:
+        yield
+    finally:
+        _DECIDE.reset(token)
+
+
+def assumed() -> bool:
+    """Whether sizes stand for all sizes under assumptions, as in a proof."""
+    return _DECIDE.get() is not None
+
+
 def at_least(a: Size, b: Size) -> bool | None:
-    """Whether a >= b for all non-negative symbol values; None when that cannot be told from the form."""
+    """Whether a >= b for all non-negative symbol values; None when that cannot be told."""
     difference = a - b
+    known = _form_tells(difference)
+    decide = _DECIDE.get()
+    return decide(difference) if known is None and decide is not None else known
+
+
+def equal(a: Size, b: Size) -> bool:
+    """Whether a == b for all symbol values, by form or, in a proof, by its assumptions."""
+    return a == b or (assumed() and at_least(a, b) is True and at_least(b, a) is True)
+
+
+def _form_tells(difference: Size) -> bool | None:
     if isinstance(difference, int):
         return difference >= 0
     constant = sum(c for m, c in difference.terms if not m)
     others = [c for m, c in difference.terms if m]
-    if any(isinstance(atom, Entry) for m, _ in difference.terms for atom in m):
+    if any(isinstance(atom, Entry | Image) for m, _ in difference.terms for atom in m):
+        return None
+    if assumed() and not all(a.name[:1].isalnum() for m, _ in difference.terms for a in m if isinstance(a, Symbol)):
         return None
     if all(c > 0 for c in others) and constant >= 0 and _floors_non_negative(difference):
         return True
@@ -234,6 +305,11 @@ def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
     return size.terms
 
 
+@lru_cache(maxsize=1 << 17)
+def _joined(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted(a + b, key=str))
+
+
 def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
     total: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
@@ -243,7 +319,16 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
         return 0
     if list(kept) == [()]:
         return kept[()]
-    return Expression(tuple(sorted(kept.items(), key=lambda term: (-len(term[0]), str(term[0])))))
+    return Expression(tuple(sorted(kept.items(), key=_place)))
+
+
+def _place(term: tuple[Monomial, int]) -> tuple[int, str]:
+    return -len(term[0]), _monomial_text(term[0])
+
+
+@lru_cache(maxsize=1 << 17)
+def _monomial_text(monomial: Monomial) -> str:
+    return str(monomial)
 
 
 def _term_text(monomial: Monomial, coefficient: int, *, first: bool) -> str:

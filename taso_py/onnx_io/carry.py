@@ -118,8 +118,8 @@ def _copy_fields(source: Message, target: Message, *omitted: str) -> None:
 
 def not_carried(proto: onnx.ModelProto) -> str | None:
     """Which field of ``proto`` onnx-ir would lose, found by a round trip of everything but the weights."""
-    bare = skeleton(proto)
     try:
+        bare = skeleton(proto)
         returned = ir.to_proto(carry(bare, None))
     except (
         ir.serde.SerdeError,

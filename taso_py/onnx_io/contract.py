@@ -26,7 +26,7 @@ def check_contract(
     may override or that nothing used are still there; the graph is well formed.
     """
     model = carry(exported, None) if isinstance(exported, onnx.ModelProto) else exported
-    before, after = skeleton(original), _bare_proto(model)
+    before, after = skeleton(original), bare_proto(model)
     return [
         *_frame_violations(before, after),
         *_node_violations(before.graph, after.graph, allow_contrib=allow_contrib),
@@ -35,7 +35,8 @@ def check_contract(
     ]
 
 
-def _bare_proto(model: ir.Model) -> onnx.ModelProto:
+def bare_proto(model: ir.Model) -> onnx.ModelProto:
+    """The model as a proto in which no large initializer of the main graph carries its data."""
     with _large_weights_aside(model):
         return ir.to_proto(model)
 

@@ -16,12 +16,14 @@ from taso_py.graph.model import Model, Node
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.plan import Folded, Kept, New, Plan, Source
-from taso_py.onnx_io.spell import Array, Names, onnx_node, piece, spelling
+from taso_py.onnx_io.spell import Array, Names, onnx_node, spelling
 from taso_py.onnx_io.structure import captured_names
 from taso_py.ops.operator import Operator
 
 # Before this IR version every initializer must be a graph input, and graph inputs are not ours to add.
 _FIRST_FREE_INITIALIZER_IR = 4
+_FOLDED = "superopt.folded"
+"""Under this key the `meta` of a computed weight, which is never written, holds its id."""
 
 
 def export(loaded: Loaded, model: Model, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
@@ -42,6 +44,13 @@ def serialize(exported: ir.Model) -> bytes:
     """The model as bytes; external weights stay references."""
     content: bytes = ir.to_proto(exported).SerializeToString(deterministic=True)
     return content
+
+
+def folded_weights(exported: ir.Model) -> dict[str, int]:
+    """The weights that were computed for an exported model: name -> id."""
+    outputs = [v for node in exported.graph for v in node.outputs]
+    found = [v for v in (*exported.graph.initializers.values(), *outputs) if _FOLDED in v.meta]
+    return {v.name: v.meta[_FOLDED] for v in found if v.name}
 
 
 def writable(node: Node, model: Model) -> bool:
@@ -127,6 +136,7 @@ class _Export:
         else:
             folded = self._constant(array, name, exact=True)
             self._take_over(self.old[name], folded)
+        folded.meta[_FOLDED] = value
         self.values[value] = folded
         if value in self.model.outputs:
             self._output_of(value, folded)
@@ -156,12 +166,13 @@ class _Export:
         writing = spelling(operator, self.model.opset, types)
         label = next(self.plan.labels[v] for v in values if v in self.plan.labels)
         base = f"{label}/{writing.op_type}"
-        outputs = {}
+        outputs, count = {}, 1
         for value in values:
             other = self.plan.node_of(value)
             assert other is not None
-            outputs[piece(other.operator)[0]] = self.values[value] = self._new_value(value, base)
-        for port in range(piece(operator)[1]):
+            outputs[other.operator.port] = self.values[value] = self._new_value(value, base)
+            count = max(count, other.operator.least_outputs)
+        for port in range(count):
             if port not in outputs:
                 outputs[port] = ir.Value(name=self.value_names.fresh(f"{base}/unused"))
         operands = [None if i is None else self.values[self.plan.resolve(i)] for i in node.inputs]

@@ -15,7 +15,7 @@ from taso_py.graph.model import Node, Values
 from taso_py.graph.sizes import Expression, substitute
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.onnx_types import onnx_dtype
-from taso_py.onnx_io.spell import Array, Names, onnx_node, piece, spelling
+from taso_py.onnx_io.spell import Array, Names, onnx_node, several, spelling
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
@@ -165,14 +165,13 @@ class _Fragment:
 
     def _write(self, value: int, node: Node) -> None:
         operator = self._operator(node)
-        position, count = piece(operator)
         inputs = [i for i in node.inputs if i is not None]
         writing = spelling(operator, self.opset, [self._type(i) for i in inputs])
-        siblings = {position: value}
-        if count > 1:
-            siblings.update(self._siblings(node))
+        siblings = {operator.port: value}
+        if operator.several:
+            siblings = self._siblings(node) | siblings
         results: list[ir.Value] = []
-        for port in range(count):
+        for port in range(max(operator.at_port(k).least_outputs for k in siblings)):
             if port in siblings:
                 self.found[siblings[port]] = self._declared(siblings[port])
                 results.append(self.found[siblings[port]])
@@ -184,12 +183,11 @@ class _Fragment:
         )
 
     def _siblings(self, node: Node) -> dict[int, int]:
-        """The other pieces of the same Split among the nodes: output number -> id."""
+        """The outputs of the same ONNX node among the nodes: output number -> id."""
         found: dict[int, int] = {}
         for value, other in self.nodes.items():
-            port, count = piece(other.operator)
-            if count == 1 or other.inputs != node.inputs or value in self.found:
+            if not several(other.operator) or other.inputs != node.inputs or value in self.found:
                 continue
-            if replace(other.operator, output=0) == replace(node.operator, output=0):
-                found.setdefault(port, value)
+            if other.operator.at_port(0) == node.operator.at_port(0):
+                found.setdefault(other.operator.port, value)
         return found

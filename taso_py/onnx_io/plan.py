@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import onnx_ir as ir
@@ -13,8 +15,9 @@ from taso_py.graph.model import Model, Node, Opaque
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.fold import Array
 from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.spell import several
 from taso_py.ops import OPERATORS
-from taso_py.ops.layout import Split
+from taso_py.ops.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A node that the original does not have, for these ids (the pieces of one Split, else one)."""
+    """A node that the original does not have, for these ids: one per output that is used."""
 
     values: tuple[int, ...]
     node: Node = field(compare=False)
@@ -63,6 +66,7 @@ class Plan:
         self.producer = {v.name: k for k, node in enumerate(self.nodes) for v in node.outputs if v.name}
         self.kept_inputs = [[None if v is None else v.name for v in node.inputs] for node in self.nodes]
         self._captured = {i for ids in loaded.captured.values() for i in ids}
+        self._shared = Counter(node.origin for node in loaded.model.nodes.values())
         self._items: dict[int, Item] = {}
         self.claims: dict[int, int] = {}
         """Graph output -> the new value without a name that takes the output's name."""
@@ -131,7 +135,7 @@ class Plan:
             return False
         if node.inputs == original.inputs or isinstance(node.operator, Opaque):
             return bool(node.operator == original.operator)
-        if node.operator != original.operator or isinstance(node.operator, Split):
+        if node.operator != original.operator or self._shared[node.origin] > 1:
             return False
         # What the node spells may be relative to its operands (a 0 or -1 in a shape, a negative axis, SAME padding):
         # it means the same operator only on operands of the same types.
@@ -174,24 +178,30 @@ class Plan:
                     yield self.item(value)
         yield from (self.item(self.resolve(root)) for root in self.model.roots)
 
-    def _liveness(self) -> set[int]:
-        live: set[int] = set()
+    def _liveness(self) -> dict[int, None]:
+        live: dict[int, None] = {}
         silent = [Kept(k) for k, n in enumerate(self.nodes) if not any(v.name for v in n.outputs)]
         stack = [self.resolve(r) for r in self.model.roots] + [i for item in silent for i in self.needs(item)]
         while stack:
             value = stack.pop()
             if value not in live:
-                live.add(value)
+                live[value] = None
                 stack.extend(self.needs(self.item(value)))
         return live
 
     def _group_pieces(self) -> None:
-        groups: dict[tuple[Split, tuple[int | None, ...]], list[int]] = {}
-        for value in sorted(self.live):
+        groups: dict[tuple[Operator, tuple[int | None, ...], int], list[int]] = {}
+        met: Counter[Hashable] = Counter()
+        named = self.loaded.values.names
+        # New ids follow in the order in which they are reached: their numbers depend on what a search tried.
+        for value in sorted(self.live, key=lambda v: v if v in named else math.inf):
             item = self.item(value)
-            if isinstance(item, New) and isinstance(item.node.operator, Split):
-                key = (replace(item.node.operator, output=0), tuple(map(self._resolved, item.node.inputs)))
-                groups.setdefault(key, []).append(value)
+            if isinstance(item, New) and several(item.node.operator):
+                inputs = tuple(map(self._resolved, item.node.inputs))
+                # Two ids may be the same output of equal nodes: each node has every output once.
+                number = met[item.node.operator, inputs]
+                met[item.node.operator, inputs] += 1
+                groups.setdefault((item.node.operator.at_port(0), inputs, number), []).append(value)
         for values in groups.values():
             for value in values:
                 node = self.node_of(value)

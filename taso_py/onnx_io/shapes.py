@@ -155,6 +155,19 @@ def _equal(a: Size, b: Size) -> Size | None:
     return 0 if at_least(a, b + 1) or at_least(b, a + 1) else None
 
 
+def _less(a: Size, b: Size) -> Size | None:
+    return _truth(at_least(b, a + 1))
+
+
+def _truth(known: bool | None) -> Size | None:
+    return None if known is None else int(known)
+
+
+def _negated(call: OnnxCall) -> Vector | None:
+    truth = _concrete(call.integers(0))
+    return None if truth is None else (tuple(int(not t) for t in truth), _rank(call, 0))
+
+
 def _larger(a: Size, b: Size) -> Size | None:
     return a if at_least(a, b) else b if at_least(b, a) else None
 
@@ -213,6 +226,13 @@ _RULES: Mapping[str, Callable[[OnnxCall], Vector | None]] = {
     "Div": _binary(_quotient),
     "Mod": _binary(_remainder),
     "Equal": _binary(_equal),
+    "Less": _binary(_less),
+    "Greater": _binary(lambda a, b: _less(b, a)),
+    "LessOrEqual": _binary(lambda a, b: _truth(at_least(b, a))),
+    "GreaterOrEqual": _binary(lambda a, b: _truth(at_least(a, b))),
+    "And": _binary(lambda a, b: a * b),
+    "Or": _binary(lambda a, b: a + b - a * b),
+    "Not": _negated,
     "Max": _binary(_larger),
     "Min": _binary(_smaller),
     "Where": _where,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,6 @@ import onnx_ir as ir
 
 from taso_py.errors import TypingError
 from taso_py.graph.types import TensorType
-from taso_py.ops.layout import Split
 from taso_py.ops.operator import AttributeValue, Constant, Given, Operator, Writing
 
 Array = npt.NDArray[np.generic]
@@ -76,6 +76,6 @@ def _attribute(name: str, value: AttributeValue) -> ir.Attr:
             return ir.AttrFloat32s(name, [float(v) for v in value])
 
 
-def piece(operator: object) -> tuple[int, int]:
-    """Which output of its ONNX node an operator's application is, and how many outputs that node has."""
-    return (operator.output, len(operator.split)) if isinstance(operator, Split) else (0, 1)
+def several(operator: object) -> TypeGuard[Operator]:
+    """Whether the operator's ONNX node may have several outputs, each of which is an id of its own."""
+    return isinstance(operator, Operator) and operator.several

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
 from taso_py.onnx_io.structure import captured_names, conforms, has_graphs, label_of, name_of
 from taso_py.ops import OPERATORS
 from taso_py.ops.constants import Fill
-from taso_py.ops.layout import Split
 from taso_py.ops.operator import OnnxCall, Operator, Reading
 
 # A constant that plays the role of an attribute is small; weights are not read in order to look at them.
@@ -174,16 +173,22 @@ class Table:
             types = [self.values.types[i] for i in operands if i is not None]
             if not _allowed(reading.operator, types):
                 return False
-            ports = [op.normal(*types) for op in _ports(reading.operator, len(node.outputs))]
-            results = [op.infer(*types) for op in ports]
+            names = self._read_names(node) if reading.operator.several else {0: name_of(node.outputs[0])}
+            ports = {name: reading.operator.at_port(k).normal(*types) for k, name in names.items()}
+            results = {name: op.infer(*types) for name, op in ports.items()}
         except TypingError:
             return False
-        if any(r.dtype not in TRANSPARENT for r in results):
+        if any(r.dtype not in TRANSPARENT for r in results.values()):
             return False
         self.operands[index] = reading.operands
-        for operator, result, value in zip(ports, results, node.outputs, strict=False):
-            self._add(name_of(value), Node(operator, operands, index), result)
+        for name, operator in ports.items():
+            self._add(name, Node(operator, operands, index), results[name])
         return True
+
+    def _read_names(self, node: ir.Node) -> dict[int, str]:
+        """Port -> name of the outputs that something uses; of all that have a name when nothing does."""
+        names = {k: name_of(v) for k, v in enumerate(node.outputs) if name_of(v)}
+        return {k: name for k, name in names.items() if self.used[name]} or names
 
     def _add(self, name: str, node: Node, type_: TensorType) -> None:
         new = self.ids[name] = self.values.new(type_, name)
@@ -262,12 +267,6 @@ def _is_symbolic(operator: Operator) -> bool:
     """Whether an attribute is a size that the model does not fix."""
     fields_ = [v if isinstance(v, tuple) else (v,) for v in operator.attributes().values()]
     return any(isinstance(v, Expression) for values in fields_ for v in values)
-
-
-def _ports(operator: Operator, outputs: int) -> list[Operator]:
-    if not isinstance(operator, Split):
-        return [operator]
-    return [replace(operator, output=k) for k in range(outputs)]
 
 
 def _allowed(operator: Operator, types: list[TensorType]) -> bool:

@@ -205,6 +205,8 @@ class Clip(Pointwise):
         else:
             low, high = call.attributes.get("min", _LOWEST), call.attributes.get("max", _HIGHEST)
             rest = set(call.attributes) - {"min", "max"}
+        if not rest and (low is None or high is None):
+            return Clamp.read(call)
         if rest or low is None or high is None or not (low < math.inf and high > -math.inf):
             return None
         if call.inputs[0].dtype == "float32":
@@ -226,6 +228,43 @@ class Clip(Pointwise):
         while inputs[-1] is None:
             inputs.pop()
         return Writing(self.onnx, tuple(inputs), {})
+
+
+@dataclass(frozen=True)
+class Clamp(Pointwise):
+    """out = min(max(x, low), high): ONNX's Clip by scalars that are computed; ``bounds`` is low, high or both."""
+
+    onnx: ClassVar[str] = "Clamp"
+    since: ClassVar[int] = 11
+    arity: ClassVar[int | None] = None
+    dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32"}
+    bounds: str = "both"
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        count = {"low": 2, "high": 2, "both": 3}.get(self.bounds)
+        if len(operands) != count or any(t.rank != 0 for t in operands[1:]):
+            raise TypingError(f"{self} of {', '.join(map(str, operands))}")
+        return super().infer(*operands)
+
+    def scalar(self, *arguments: Scalar) -> Scalar:
+        x, *rest = arguments
+        for name, bound in zip(("min",) if self.bounds == "high" else ("max", "min"), rest, strict=False):
+            x = apply(name, x, bound)
+        return x
+
+    @classmethod
+    def read(cls, call: OnnxCall) -> Reading | None:
+        given = [k for k in (1, 2) if call.present(k)]
+        types = [call.inputs[k] for k in given]
+        if call.attributes or not given or any(t is None or not t.known or t.rank != 0 for t in types):
+            return None
+        return Reading(cls("both" if len(given) == 2 else "low" if given == [1] else "high"), (0, *given))
+
+    def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
+        if opset < (self.since if operands[0].dtype in FLOATS else 12):
+            return None
+        bounds = (None, Given(1)) if self.bounds == "high" else tuple(Given(k) for k in range(1, len(operands)))
+        return Writing("Clip", (Given(0), *bounds), {})
 
 
 def _bound(call: OnnxCall, k: int, absent: float) -> float | None:

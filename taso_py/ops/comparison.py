@@ -11,16 +11,10 @@ import numpy as np
 from taso_py.errors import TypingError
 from taso_py.graph.types import BYTES, FLOATS, TensorType
 from taso_py.ops.elementwise import NUMBERS, ORDERED, Pointwise
-from taso_py.ops.meaning import Index, Operand, Scalar, apply
+from taso_py.ops.meaning import TYPE_CODES, Index, Operand, Scalar, cast
 from taso_py.ops.operator import Given, OnnxCall, Reading, Writing, same_dtype
 
 _BOOL = frozenset({"bool"})
-
-# TensorProto.DataType of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto, those that NumPy has.
-TYPE_CODES = {
-    "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
-    "float16": 10, "float64": 11, "uint32": 12, "uint64": 13,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -151,6 +145,7 @@ class Cast(Pointwise):
 
     onnx: ClassVar[str] = "Cast"
     since: ClassVar[int] = 6
+    aliases: ClassVar[tuple[str, ...]] = ("CastLike",)
     dtypes: ClassVar[frozenset[str] | None] = frozenset(TYPE_CODES)
     to: str = "float32"
 
@@ -165,13 +160,16 @@ class Cast(Pointwise):
         (x,) = operands
         if preserves(x.type.dtype, self.to):
             return x[index]
-        return apply("cast", x[index], attributes=(float(TYPE_CODES[self.to]),))
+        return cast(x[index], self.to)
 
     @classmethod
     def read(cls, call: OnnxCall) -> Reading | None:
         # `saturate` and `round_mode` concern 8-bit floats only, which are no TYPE_CODES.
         names = {code: name for name, code in TYPE_CODES.items()}
         target = names.get(call.attributes.get("to", 0))
+        if call.op_type == "CastLike":
+            like = call.inputs[1] if call.present(1) else None
+            target = like.dtype if like is not None and like.dtype in TYPE_CODES else None
         known = set(call.attributes) <= {"to", "saturate", "round_mode"}
         return Reading(cls(target), (0,)) if target is not None and known else None
 

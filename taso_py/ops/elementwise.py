@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from taso_py.errors import TypingError
+from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
-from taso_py.ops.meaning import Index, Integer, Operand, Scalar, add, apply, div, mul, sub
+from taso_py.ops.meaning import Index, Integer, Operand, Scalar, add, apply, cast, div, mul, sub
 from taso_py.ops.operator import (
     Constant,
     Given,
@@ -30,9 +31,9 @@ NUMBERS = FLOATS | INTEGERS
 ORDERED = NUMBERS - {"uint64"}
 
 
-def single(value: float) -> float:
-    """The float32 nearest to ``value``: ONNX stores float attributes so."""
-    return float(np.float32(value))
+def single(value: float | Size) -> Any:
+    """The float32 nearest to ``value``: ONNX stores float attributes so. A symbol stays, standing for any float32."""
+    return value if isinstance(value, Expression) else float(np.float32(value))
 
 
 def round_attributes(operator: Operator, *names: str) -> None:
@@ -241,7 +242,7 @@ class Pow(Pointwise):
         exponent = call.scalar(1)
         # A one-element exponent of higher rank than the base adds axes to the result.
         fits = base.known and power.known and power.rank <= base.rank
-        if exponent is None or not fits or not math.isfinite(exponent):
+        if exponent is None or not fits or not math.isfinite(exponent) or base.dtype in INTEGERS:
             return Reading(Power(), (0, 1))
         return Reading(cls(exponent), (0,))
 
@@ -260,19 +261,28 @@ class Pow(Pointwise):
 
 @dataclass(frozen=True)
 class Power(Pointwise):
-    """out = x ** exponent, element by element: ONNX's Pow by a tensor."""
+    """out = x ** exponent, element by element: ONNX's Pow by a tensor; truncated when x holds integers."""
 
     onnx: ClassVar[str] = "Power"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "pow"
     arity: ClassVar[int | None] = 2
+    dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32", "int64"}
+
+    def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
+        dtype = operands[0].type.dtype
+        if dtype not in INTEGERS:
+            return super().element(operands, index)
+        result = broadcast(*(x.dims for x in operands))
+        base, exponent = (cast(x[broadcast_index(x, result, index)], "float64") for x in operands)
+        return cast(apply("pow", base, exponent), dtype)
 
     def result_dtype(self, *operands: TensorType) -> str:
         return operands[0].dtype
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         # Before opset 12 base and exponent share their type.
-        same = operands[0].dtype == operands[1].dtype
+        same = operands[0].dtype == operands[1].dtype and operands[0].dtype not in INTEGERS
         return Writing("Pow", (Given(0), Given(1)), {}) if opset >= 12 or (opset >= self.since and same) else None
 
 

@@ -84,9 +84,14 @@ class Split(Operator):
 
     onnx: ClassVar[str] = "Split"
     axis_fields: ClassVar[Mapping[str, int]] = {"axis": 0}
+    several: ClassVar[bool] = True
     axis: int = 0
     split: tuple[Size, ...] = ()
     output: int = 0
+
+    @property
+    def least_outputs(self) -> int:
+        return len(self.split)
 
     @property
     def offset(self) -> Size:
@@ -138,8 +143,7 @@ class Split(Operator):
         pieces = given or _equal_split(call, x.dims[axis])
         if pieces is None or len(pieces) != len(call.used_outputs):
             return None
-        output = call.used_outputs.index(True) if True in call.used_outputs else 0
-        return Reading(cls(axis % x.rank, pieces, output), (0,))
+        return Reading(cls(axis % x.rank, pieces, call.first_output), (0,))
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         sizes, attributes = concrete(self.split), {"axis": self.axis}

@@ -15,6 +15,12 @@ from typing import Literal, TypeAlias
 from taso_py.graph.sizes import Size, symbol
 from taso_py.graph.types import TensorType
 
+# TensorProto.DataType of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto, those that NumPy has.
+TYPE_CODES = {
+    "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
+    "float16": 10, "float64": 11, "uint32": 12, "uint64": 13,
+}  # fmt: skip
+
 Relation: TypeAlias = Literal["<", "<=", "=="]
 
 
@@ -166,3 +172,8 @@ def sub(a: Scalar, b: Scalar) -> Scalar:
 def div(a: Scalar, b: Scalar) -> Scalar:
     """a / b, stated as a · (1/b)."""
     return Apply("div", (a, b))
+
+
+def cast(value: Scalar, dtype: str) -> Scalar:
+    """``value`` as an element of ``dtype``, truncated when that holds integers."""
+    return apply("cast", value, attributes=(float(TYPE_CODES[dtype]),))

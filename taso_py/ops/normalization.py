@@ -141,18 +141,19 @@ class AxisNormalization(Operator):
         return TensorType(same_dtype(*operands), x.dims)
 
     def normal(self, *operands: TensorType) -> Self:
-        return type(self)(normal_axis(self.axis, operands[0].rank), self.epsilon)
+        return replace(self, axis=normal_axis(self.axis, operands[0].rank))
 
     @classmethod
     def read(cls, call: OnnxCall) -> Reading | None:
         attributes = dict(call.attributes)
         # Other stash types round in the middle of the computation.
-        if attributes.pop("stash_type", 1) != 1 or any(call.used_outputs[1:]):
+        if attributes.pop("stash_type", 1) != 1 or not cls.defines_used(call):
             return None
         present = [k for k in range(len(call.inputs)) if call.present(k)]
         if call.opset < cls.since or not set(attributes) <= {"axis", "epsilon"} or present[:2] != [0, 1]:
             return None
-        return Reading(cls(**attributes), tuple(present)) if max(present) < cls.most else None
+        operator = cls(**attributes).at_port(call.first_output)
+        return Reading(operator, tuple(present)) if max(present) < cls.most else None
 
     def _mean(self, x: Operand, index: Index, body: Callable[[Scalar], Scalar]) -> Scalar:
         axis = normal_axis(self.axis, x.type.rank)
@@ -163,11 +164,25 @@ class AxisNormalization(Operator):
 
 @dataclass(frozen=True)
 class LayerNormalization(AxisNormalization):
-    """out = (x - mean) / √(variance + epsilon) · scale + bias, the moments over the axes from ``axis`` on."""
+    """out = (x - mean) / √(variance + epsilon) · scale + bias, the moments over the axes from ``axis`` on.
+
+    Output 1 is the mean, output 2 is 1 / √(variance + epsilon), both float32 whatever x is.
+    """
 
     onnx: ClassVar[str] = "LayerNormalization"
     since: ClassVar[int] = 17
     most: ClassVar[int] = 3
+    several: ClassVar[bool] = True
+    output: int = 0
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        result = super().infer(*operands)
+        if not 0 <= self.output <= 2:
+            raise TypingError(f"LayerNormalization has no output {self.output}")
+        if self.output == 0:
+            return result
+        axis = normal_axis(self.axis, result.rank)
+        return TensorType("float32", (*result.dims[:axis], *(1 for _ in result.dims[axis:])))
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         x, scale = operands[:2]
@@ -177,7 +192,11 @@ class LayerNormalization(AxisNormalization):
             centred = sub(value, mean)
             return mul(centred, centred)
 
+        if self.output == 1:
+            return mean
         deviation = apply("sqrt", add(self._mean(x, index, squared), Number(self.epsilon)))
+        if self.output == 2:
+            return apply("reciprocal", deviation)
         normalised = div(sub(x[index], mean), deviation)
         scaled = mul(normalised, scale[broadcast_index(scale, x.dims, index)])
         if len(operands) == 2:
@@ -201,7 +220,7 @@ class RMSNormalization(AxisNormalization):
 
 @dataclass(frozen=True)
 class BatchNormalization(Operator):
-    """out[n, c, *s] = (x[n, c, *s] - mean[c]) / √(var[c] + epsilon) · scale[c] + bias[c]: inference only."""
+    """out[n, c, *s] = (x[n, c, *s] - mean[c]) / √(var[c] + epsilon) · scale[c] + bias[c]: at inference."""
 
     onnx: ClassVar[str] = "BatchNormalization"
     since: ClassVar[int] = 7
@@ -228,13 +247,73 @@ class BatchNormalization(Operator):
     @classmethod
     def read(cls, call: OnnxCall) -> Reading | None:
         attributes = dict(call.attributes)
+        if call.opset >= 14 and attributes.pop("training_mode", 0) != 0:
+            return BatchNormalizationTraining.read(replace(call, attributes=attributes))
         # The weight of the running statistics plays no part at inference.
         attributes.pop("momentum", None)
         if call.opset < 9 and attributes.pop("spatial", 1) != 1:
-            return None
-        if call.opset >= 14 and attributes.pop("training_mode", 0) != 0:
             return None
         # Before opset 14 further outputs, used or not, mean training.
         if call.opset < 14 and len(call.used_outputs) > 1:
             return None
         return super().read(replace(call, attributes=attributes))
+
+
+@dataclass(frozen=True)
+class BatchNormalizationTraining(BatchNormalization):
+    """BatchNormalization by the mean and the variance of x itself, over all axes but 1: ``training_mode=1``.
+
+    Outputs 1 and 2 are mean · momentum + (mean of x) · (1 - momentum), and the same of the variance.
+    """
+
+    onnx: ClassVar[str] = "BatchNormalizationTraining"
+    since: ClassVar[int] = 14
+    several: ClassVar[bool] = True
+    momentum: float = 0.9
+    output: int = 0
+
+    @property
+    def least_outputs(self) -> int:
+        return 3
+
+    def __post_init__(self) -> None:
+        round_attributes(self, "epsilon", "momentum")
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        result = super().infer(*operands)
+        if not 0 <= self.output <= 2 or 0 in result.dims:
+            raise TypingError(f"output {self.output} of a BatchNormalization in training of {result}")
+        return TensorType(result.dtype, result.dims if self.output == 0 else (result.dims[1],))
+
+    def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
+        x, scale, bias, *running = operands
+        c = index[1] if self.output == 0 else index[0]
+        mean = _over_channel(x, c, lambda value: value)
+
+        def squared(value: Scalar) -> Scalar:
+            centred = sub(value, mean)
+            return mul(centred, centred)
+
+        moments = (mean, _over_channel(x, c, squared))
+        if self.output > 0:
+            old, new = running[self.output - 1][(c,)], moments[self.output - 1]
+            return add(mul(old, Number(self.momentum)), mul(new, Number(1 - self.momentum)))
+        deviation = apply("sqrt", add(moments[1], Number(self.epsilon)))
+        return add(mul(div(sub(x[index], mean), deviation), scale[(c,)]), bias[(c,)])
+
+    @classmethod
+    def read(cls, call: OnnxCall) -> Reading | None:
+        return super(BatchNormalization, cls).read(call) if len(call.used_outputs) == 3 else None
+
+    def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
+        plain = super().write(opset, operands)
+        if plain is None:
+            return None
+        return Writing("BatchNormalization", plain.inputs, {**plain.attributes, "training_mode": 1})
+
+
+def _over_channel(x: Operand, c: Size, body: Callable[[Scalar], Scalar]) -> Scalar:
+    """The mean of body(x[n, c, *s]) over n and *s."""
+    extents = (x.dims[0], *x.dims[2:])
+    values = over(total, extents, lambda k: body(x[(k[0], c, *k[1:])]))
+    return div(values, Integer(product(extents)))

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Entry, Floor, Size, Symbol, symbol, symbols
 from taso_py.graph.types import INTEGERS, TensorType
-from taso_py.ops.comparison import TYPE_CODES
-from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
+from taso_py.ops.meaning import TYPE_CODES, Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.operator import Operator
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -7,7 +7,7 @@ counts, text, ONNX import and export, matching, proofs) is derived from the memb
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -48,6 +48,11 @@ class OnnxCall:
     def integers(self, k: int) -> tuple[Size, ...] | None:
         """The entries of the one-dimensional (or scalar) integer input k, when they are known."""
         return self.sizes[k] if k < len(self.sizes) else None
+
+    @property
+    def first_output(self) -> int:
+        """The first output that is used; 0 when none is."""
+        return self.used_outputs.index(True) if True in self.used_outputs else 0
 
     def scalar(self, k: int) -> float | None:
         """The value of the one-element constant input k."""
@@ -112,6 +117,8 @@ class Operator:
     """Fields that hold axes (an int or a tuple) -> the operand whose rank resolves negative ones (-1: the result's)."""
     pointwise: ClassVar[bool] = False
     """Each output element depends only on the operands' elements at the same (broadcast) index."""
+    several: ClassVar[bool] = False
+    """Whether its ONNX node may have several outputs: the field ``output`` then says which one the result is."""
     dtypes: ClassVar[frozenset[str] | None] = None
     """Element types of operand 0 for which the meaning holds; None: any."""
 
@@ -131,6 +138,21 @@ class Operator:
         """The same operator with attributes in normal form for these operand types."""
         return self
 
+    @property
+    def port(self) -> int:
+        """Which output of its ONNX node the result is."""
+        return int(getattr(self, "output", 0))
+
+    def at_port(self, port: int) -> Self:
+        """The operator whose result is another output of the same ONNX node."""
+        change: dict[str, Any] = {"output": port} if self.several else {}
+        return replace(self, **change)
+
+    @property
+    def least_outputs(self) -> int:
+        """How many outputs the ONNX node must have for this one to be among them."""
+        return self.port + 1
+
     def expand(self, operands: int) -> Sequence[tuple[Operator, tuple[Any, ...]]]:
         """Equivalent applications for operators of variable arity: (operator, arguments), an argument being
         an operand position or a nested (operator, arguments) pair.  Fixed arities are rules in canonical.rules."""
@@ -143,18 +165,23 @@ class Operator:
         By default every input is an operand and every attribute a field of the same name.
         """
         names = {f.name for f in fields(cls)}
-        if call.opset < cls.since or not set(call.attributes) <= names or any(call.used_outputs[1:]):
+        if call.opset < cls.since or not set(call.attributes) <= names or not cls.defines_used(call):
             return None
         if not call.inputs or any(t is None for t in call.inputs):
             return None
         values = {k: frozen(v) for k, v in call.attributes.items()}
-        return Reading(cls(**values), tuple(range(len(call.inputs))))
+        return Reading(cls(**values).at_port(call.first_output), tuple(range(len(call.inputs))))
+
+    @classmethod
+    def defines_used(cls, call: OnnxCall) -> bool:
+        """Whether every output that is used is one of the class."""
+        return cls.several or not any(call.used_outputs[1:])
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         """The ONNX spelling at ``opset``; None when there is none."""
         if opset < self.since:
             return None
-        attributes = self.attributes()
+        attributes = {k: v for k, v in self.attributes().items() if k != "output"}
         if any(not _expressible(v) for v in attributes.values()):
             return None
         return Writing(self.onnx, tuple(Given(k) for k in range(len(operands))), attributes)

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, at_least
+from taso_py.graph.sizes import Expression, Size, at_least
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.lookup import lookup
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
@@ -78,7 +78,8 @@ class Pad(Operator):
     def normal(self, *operands: TensorType) -> Self:
         (x,) = operands
         # A number from a rule's text becomes the one that x's element type can hold.
-        value = float(np.array(self.value, dtype=x.dtype)) if x.dtype in ("float16", "float32") else self.value
+        rounds = x.dtype in ("float16", "float32") and not isinstance(self.value, Expression)
+        value = float(np.array(self.value, dtype=x.dtype)) if rounds else self.value
         pads = self.pads or (0,) * (2 * x.rank)
         return type(self)(pads, self.mode, value if self.mode == "constant" else 0.0)
 

@@ -1,23 +1,25 @@
-"""Resampling along axes of concrete size: nearest neighbour and linear interpolation."""
+"""Resampling along axes of concrete size: nearest neighbour, linear and cubic interpolation."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Self
+from math import prod
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size
+from taso_py.graph.sizes import Expression, Size, image, product, symbol
 from taso_py.graph.types import FLOATS, TensorType
+from taso_py.ops.elementwise import round_attributes, single
 from taso_py.ops.lookup import lookup
-from taso_py.ops.meaning import Index, Integer, Operand, Scalar, add, div, mul
+from taso_py.ops.meaning import Compare, Index, Integer, Number, Operand, Scalar, choose, div, mul, over, total
 from taso_py.ops.operator import AttributeValue, Constant, Given, OnnxCall, Operator, Reading, Writing
-from taso_py.ops.reading import Array, concrete, first_operand, integers, normal_axes, text
-from taso_py.ops.sampling import Axis, linear_weights, nearest_table, ratio
+from taso_py.ops.reading import Array, concrete, first_operand, normal_axes, text
+from taso_py.ops.sampling import Axis, Filter, Taps, inside_table, nearest_table, ratio, taps
+from taso_py.ops.targets import allowed_attributes, old_scales, targets
 
 _COORDINATES = (
     "half_pixel",
@@ -25,130 +27,249 @@ _COORDINATES = (
     "align_corners",
     "pytorch_half_pixel",
     "half_pixel_symmetric",
+    "tf_crop_and_resize",
 )
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-_NEUTRAL = {"antialias": 0, "exclude_outside": 0}
-"""Attributes that are defined here for one value only."""
+_POLICIES = ("stretch", "not_larger", "not_smaller")
+_WIDEST = 2**60
 
 
 @dataclass(frozen=True)
 class Resize(Operator):
-    """out[*i] = x[*round(c(i))] (nearest), or the linear interpolation of x at c(i), axis by axis.
+    """out[*i] = x[*round(c(i))] (nearest), or the interpolation of x at c(i), axis by axis (linear, cubic).
 
-    c is ``coordinate_transformation_mode``'s map from the result's positions to those of x, clamped to x.
-    Either ``scales`` or ``sizes`` holds one entry per axis; in normal form sizes are scales where float32 has
-    them exactly.  An axis that changes has a concrete size.
+    c is ``coordinate_transformation_mode``'s map from the result's positions to those of x.  Either ``scales`` or
+    ``sizes`` holds one entry per axis; in normal form sizes are scales where float32 has them exactly.  An axis that
+    changes has a concrete size.  ``roi`` (starts, then ends) counts for ``tf_crop_and_resize`` only, and so does
+    ``extrapolation_value``, the value where c(i) lies outside of x; ``axes`` only for a policy that keeps the ratio.
     """
 
     onnx: ClassVar[str] = "Resize"
     aliases: ClassVar[tuple[str, ...]] = ("Upsample",)
+    axis_fields: ClassVar[Mapping[str, int]] = {"axes": 0}
     scales: tuple[float, ...] = ()
     sizes: tuple[Size, ...] = ()
     mode: str = "nearest"
     coordinate_transformation_mode: str = "half_pixel"
     nearest_mode: str = "round_prefer_floor"
+    roi: tuple[float, ...] = ()
+    extrapolation_value: float = 0.0
+    antialias: int = 0
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    keep_aspect_ratio_policy: str = "stretch"
+    axes: tuple[int, ...] = ()
 
-    def axes(self, dims: Sequence[Size]) -> dict[int, Axis]:
+    def __post_init__(self) -> None:
+        round_attributes(self, "extrapolation_value", "cubic_coeff_a")
+
+    def resampled(self, dims: Sequence[Size]) -> dict[int, Axis]:
         """The axes that change."""
         given = self.scales or self.sizes
         if bool(self.scales) == bool(self.sizes) or len(given) != len(dims):
             raise TypingError(f"{self} needs one scale or size per axis of {tuple(dims)}")
+        if self.keep_aspect_ratio_policy != "stretch":
+            return self._in_ratio(dims)
         found: dict[int, Axis] = {}
         for k, (target, dim) in enumerate(zip(given, dims, strict=True)):
+            region = (self.roi[k], self.roi[k + len(dims)]) if self.roi else (0.0, 1.0)
             if target == (1.0 if self.scales else dim):
+                if region != (0.0, 1.0):
+                    raise TypingError(f"a region of an axis of {dim} that keeps its size is not agreed upon")
                 continue
             if not isinstance(dim, int) or dim < 1 or not isinstance(target, int | float) or target <= 0:
                 raise TypingError(f"Resize of an axis of size {dim} by {target} has no definition")
             mode = self.coordinate_transformation_mode
             if self.scales:
-                found[k] = Axis.scaled(dim, float(target), mode)
+                found[k] = Axis.scaled(dim, float(target), mode, region)
             else:
-                found[k] = Axis.sized(dim, int(target), mode)
+                found[k] = Axis.sized(dim, int(target), mode, region)
         return found
+
+    def _in_ratio(self, dims: Sequence[Size]) -> dict[int, Axis]:
+        """The axes under one common scale, the least or the largest of those that ``sizes`` ask for."""
+        scale = self._common_scale(dims)
+        if scale is None:
+            raise TypingError(f"{self} of {tuple(dims)} has no common scale")
+        mode = self.coordinate_transformation_mode
+        found = {k: Axis.rounded(d, scale, mode) for k in self._chosen(len(dims)) if isinstance(d := dims[k], int)}
+        if scale == 1:
+            return {}
+        if all(axis.result == axis.dim for axis in found.values()) or any(axis.result < 1 for axis in found.values()):
+            # Where no size changes ONNX Runtime copies x, whatever the scale is.
+            raise TypingError(f"{self} of {tuple(dims)} changes no size")
+        return found
+
+    def _chosen(self, rank: int) -> tuple[int, ...]:
+        return self.axes or tuple(range(rank))
+
+    def _common_scale(self, dims: Sequence[Size]) -> Fraction | None:
+        pairs = [(self.sizes[k], dims[k]) for k in self._chosen(len(dims))] if len(self.sizes) == len(dims) else []
+        scales = [Fraction(w, d) for w, d in pairs if isinstance(w, int) and isinstance(d, int) and d > 0 and w > 0]
+        if not scales or len(scales) < len(pairs) or self.keep_aspect_ratio_policy not in _POLICIES:
+            return None
+        return min(scales) if self.keep_aspect_ratio_policy == "not_larger" else max(scales)
+
+    def _filter(self) -> Filter:
+        a = self.cubic_coeff_a if self.mode == "cubic" else Filter().a
+        return Filter(self.mode, a, bool(self.antialias), bool(self.exclude_outside))
+
+    @property
+    def _symbolic(self) -> bool:
+        return any(isinstance(s, Expression) for s in self.scales)
 
     def infer(self, *operands: TensorType) -> TensorType:
         (x,) = operands
         known = self.coordinate_transformation_mode in _COORDINATES and self.nearest_mode in _ROUNDING
-        if not known or not (self.mode == "nearest" or (self.mode == "linear" and x.dtype in FLOATS)):
+        known = known or self._symbolic
+        if self.mode == "nearest":
+            known = known and not self.antialias
+        else:
+            known = known and self.mode in ("linear", "cubic") and x.dtype in FLOATS
+        cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        if not known or cropped != (len(self.roi) == 2 * x.rank) or (self.exclude_outside and not self._excludes()):
             raise TypingError(f"{self} of {x} has no definition")
         dims = list(x.dims)
-        for k, axis in self.axes(x.dims).items():
+        if self._symbolic and self.mode == "nearest" and not cropped:
+            scaled = zip(x.dims, self.scales, strict=True)
+            return TensorType(x.dtype, tuple(d if s == 1.0 else symbol(f"resized({d},{s})") for d, s in scaled))
+        for k, axis in self.resampled(x.dims).items():
             dims[k] = axis.result
-            # Either raises when rounding or precision would decide the result.
-            nearest_table(axis, self.nearest_mode) if self.mode == "nearest" else linear_weights(axis)
+        self._check_tables(x.dims)
         return TensorType(x.dtype, tuple(dims))
+
+    def _excludes(self) -> bool:
+        return self.mode == "cubic" or (self.mode == "linear" and bool(self.antialias))
+
+    def _check_tables(self, dims: Sequence[Size]) -> None:
+        """An error where rounding or precision would decide the result."""
+        axes = self.resampled(dims).values()
+        for axis in axes:
+            inside_table(axis)
+            if self.mode == "nearest":
+                nearest_table(axis, self.nearest_mode)
+        if self.mode != "nearest" and prod(max(taps(axis, self._filter()).whole) for axis in axes) > _WIDEST:
+            raise TypingError(f"weights of {self} are no simple fractions")
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         (x,) = operands
-        axes = self.axes(x.dims)
-        if self.mode == "linear":
-            return _interpolate(x, dict(axes), index)
-        place = list(index)
-        for k, axis in axes.items():
-            place[k] = lookup(nearest_table(axis, self.nearest_mode), index[k])
-        return x[place]
+        if self._symbolic:
+            # In a proof about all scales: whichever places are read, they depend on the axis alone.
+            rule = f"{self.coordinate_transformation_mode},{self.nearest_mode}"
+            rows = zip(index, x.dims, self.scales, strict=True)
+            return x[[i if s == 1.0 else image(f"{rule},{s}", d, i) for i, d, s in rows]]
+        axes = self.resampled(x.dims)
+        if not axes:
+            return x[index]
+        if self.mode == "nearest":
+            place = list(index)
+            for k, axis in axes.items():
+                place[k] = lookup(nearest_table(axis, self.nearest_mode), index[k])
+            value: Scalar = x[place]
+        else:
+            value = _interpolate(x, {k: taps(axis, self._filter()) for k, axis in axes.items()}, index)
+        tables = {k: inside_table(axis) for k, axis in axes.items()}
+        inside = [Compare(1, "<=", lookup(table, index[k])) for k, table in tables.items() if 0 in table]
+        return choose(inside, value, Number(self.extrapolation_value)) if inside else value
 
     def kernel(self, *operands: Array) -> Array | None:
         (x,) = operands
-        if self.mode == "linear":
+        axes = self.resampled(x.shape)
+        if self.mode != "nearest" or any(0 in inside_table(axis) for axis in axes.values()):
             return None
-        for k, axis in self.axes(x.shape).items():
+        for k, axis in axes.items():
             x = np.take(x, nearest_table(axis, self.nearest_mode), axis=k)
         return x
 
     def normal(self, *operands: TensorType) -> Self:
         (x,) = operands
-        nearest = self.nearest_mode if self.mode == "nearest" else "round_prefer_floor"
-        op = replace(self, scales=tuple(float(np.float32(s)) for s in self.scales), nearest_mode=nearest)
-        scales = tuple(_exact_scale(s, d) for s, d in zip(self.sizes, x.dims, strict=False))
+        op = replace(self._plain(), scales=tuple(map(single, self.scales)), roi=tuple(map(single, self.roi)))
+        if self.keep_aspect_ratio_policy != "stretch":
+            scale, axes = self._common_scale(x.dims), normal_axes(self._chosen(x.rank), x.rank)
+            results = {k: scale * d for k in axes if scale is not None and isinstance(d := x.dims[k], int)}
+            if any(r.denominator != 1 for r in results.values()) or len(results) < len(axes):
+                return replace(op, axes=axes)
+            sizes = tuple(int(results[k]) if k in results else d for k, d in enumerate(x.dims))
+            op = replace(op, keep_aspect_ratio_policy="stretch", sizes=sizes)
+        op = replace(op, axes=())
+        scales = tuple(_exact_scale(s, d) for s, d in zip(op.sizes, x.dims, strict=False))
         exact = tuple(s for s in scales if s is not None)
         return replace(op, sizes=(), scales=exact) if exact and len(exact) == x.rank else op
 
+    def _plain(self) -> Self:
+        """Attributes that play no part at their defaults."""
+        op = self
+        if self.mode != "nearest":
+            op = replace(op, nearest_mode="round_prefer_floor")
+        if self.mode != "cubic":
+            op = replace(op, cubic_coeff_a=-0.75)
+        if self.coordinate_transformation_mode != "tf_crop_and_resize":
+            op = replace(op, roi=(), extrapolation_value=0.0)
+        return op
+
     @classmethod
     def read(cls, call: OnnxCall) -> Reading | None:
-        x = first_operand(call, *_allowed(call))
+        x = first_operand(call, *allowed_attributes(call))
         mode = text(call.attributes.get("mode", "nearest"))
-        if x is None or any(_plain(call.attributes.get(k, v)) != v for k, v in _NEUTRAL.items()):
+        if x is None:
             return None
         if call.op_type == "Upsample" or call.opset < 11:
-            scales = _old_scales(call)
+            scales = old_scales(call)
             # Resize took over at opset 10; a smaller result rounds another way there.
             named = call.op_type == ("Upsample" if call.opset < 10 else cls.onnx)
-            if scales is None or not named or min(scales, default=0) < 1:
+            if scales is None or not named or min(scales, default=0) < 1 or mode == "cubic":
                 return None
             return Reading(cls(scales, (), mode, "asymmetric", "floor"), (0,))
-        targets = _targets(call, x)
-        if targets is None:
+        target = targets(call, x)
+        if target is None:
             return None
-        coordinates = text(call.attributes.get("coordinate_transformation_mode", "half_pixel"))
-        nearest = text(call.attributes.get("nearest_mode", "round_prefer_floor"))
-        if coordinates == "half_pixel_symmetric" and call.opset < 19:
+        texts = ("coordinate_transformation_mode", "nearest_mode")
+        numbers = ("extrapolation_value", "antialias", "cubic_coeff_a", "exclude_outside")
+        given: dict[str, Any] = {k: text(call.attributes[k]) for k in texts if k in call.attributes}
+        given |= {k: call.attributes[k] for k in numbers if k in call.attributes}
+        if given.get("coordinate_transformation_mode") == "half_pixel_symmetric" and call.opset < 19:
             return None
-        return Reading(cls(*targets, mode, coordinates, nearest), (0,))
+        return Reading(cls(mode=mode, **given, **target), (0,))
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         if opset < 11:
             return self._write_old(opset)
+        (x,) = operands
+        ratio_kept = self.keep_aspect_ratio_policy != "stretch"
         if self.coordinate_transformation_mode == "half_pixel_symmetric" and opset < 19:
             return None
-        names = ["mode", "coordinate_transformation_mode"]
-        names += ["nearest_mode"] if self.mode == "nearest" else []
-        attributes: dict[str, AttributeValue] = {k: getattr(self, k) for k in names}
+        if opset < 18 and (self.antialias or ratio_kept):
+            return None
+        attributes = self._attributes()
         absent = Constant(np.zeros(0, dtype=np.float32)) if opset < 13 else None
         if self.scales:
-            return Writing(self.onnx, (Given(0), absent, _floats(self.scales)), attributes)
-        sizes = concrete(self.sizes)
-        if sizes is None and opset >= 18:
-            changed = self.axes(operands[0].dims)
-            attributes["axes"] = tuple(changed)
-            sizes = tuple(axis.result for axis in changed.values())
-        inputs = (Given(0), absent, absent, Constant.integers(sizes or ()))
+            return Writing(self.onnx, (Given(0), self._region() or absent, _floats(self.scales)), attributes)
+        axes: tuple[int, ...] = ()
+        if ratio_kept or (concrete(self.sizes) is None and opset >= 18):
+            axes = attributes["axes"] = self._chosen(x.rank) if ratio_kept else tuple(self.resampled(x.dims))
+        sizes = concrete([self.sizes[k] for k in axes or range(x.rank)])
+        region = self._region(axes) or absent
+        inputs = (Given(0), region, absent, Constant.integers(sizes or ()))
         return Writing(self.onnx, inputs, attributes) if sizes else None
+
+    def _attributes(self) -> dict[str, AttributeValue]:
+        """Those that say something at opset 11 and later, without ``axes``."""
+        names = ["mode", "coordinate_transformation_mode"]
+        names += ["nearest_mode"] if self.mode == "nearest" else []
+        names += ["cubic_coeff_a"] if self.mode == "cubic" else []
+        names += ["extrapolation_value"] if self.roi else []
+        names += [k for k in ("antialias", "exclude_outside") if getattr(self, k)]
+        names += ["keep_aspect_ratio_policy"] if self.keep_aspect_ratio_policy != "stretch" else []
+        return {k: getattr(self, k) for k in names}
+
+    def _region(self, axes: Sequence[int] = ()) -> Constant | None:
+        rank = len(self.roi) // 2
+        return _floats([self.roi[k + end] for end in (0, rank) for k in axes or range(rank)]) if self.roi else None
 
     def _write_old(self, opset: int) -> Writing | None:
         """Before opset 11 there are only enlargements with asymmetric coordinates, rounded down."""
-        rounded = self.mode == "linear" or self.nearest_mode == "floor"
-        if not self.scales or min(self.scales) < 1 or not rounded:
+        rounded = self.mode == "linear" or (self.mode == "nearest" and self.nearest_mode == "floor")
+        if not self.scales or min(self.scales) < 1 or not rounded or self.antialias:
             return None
         if self.coordinate_transformation_mode != "asymmetric":
             return None
@@ -158,24 +279,20 @@ class Resize(Operator):
         return Writing(op_type, (Given(0), _floats(self.scales)), {"mode": self.mode})
 
 
-def _interpolate(x: Operand, axes: dict[int, Axis], index: Index) -> Scalar:
-    """Σ over both neighbours per axis of weight · x, the weights over a common denominator."""
-    weights = {k: linear_weights(axis) for k, axis in axes.items()}
+def _interpolate(x: Operand, read: Mapping[int, Taps], index: Index) -> Scalar:
+    """Σ over the taps of every axis of the product of weights · x, over the product of the common denominators."""
 
-    def mixed(rest: tuple[int, ...], place: Index) -> Scalar:
-        if not rest:
-            return x[place]
-        k, *others = rest
-        low, high, parts, whole = weights[k]
-        i = index[k]
+    def term(r: tuple[Size, ...]) -> Scalar:
+        place: list[Size] = list(index)
+        weight: Size = 1
+        for at, (k, taps_) in zip(r, read.items(), strict=True):
+            entry = index[k] * taps_.count + at
+            place[k] = lookup(taps_.sources, entry)
+            weight = weight * lookup(taps_.weights, entry)
+        return mul(Integer(weight), x[place])
 
-        def term(share: Sequence[int], source: Sequence[int]) -> Scalar:
-            moved = (*place[:k], lookup(source, i), *place[k + 1 :])
-            return mul(Integer(lookup(share, i)), mixed(tuple(others), moved))
-
-        return add(term([whole - p for p in parts], low), term(parts, high))
-
-    return div(mixed(tuple(axes), index), Integer(math.prod(w[3] for w in weights.values())))
+    whole: Size = product(lookup(taps_.whole, index[k]) for k, taps_ in read.items())
+    return div(over(total, [taps_.count for taps_ in read.values()], term), Integer(whole))
 
 
 def _exact_scale(size: Size, dim: Size) -> float | None:
@@ -189,65 +306,3 @@ def _exact_scale(size: Size, dim: Size) -> float | None:
 
 def _floats(values: Sequence[float]) -> Constant:
     return Constant(np.array(values, dtype=np.float32))
-
-
-def _plain(value: object) -> object:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _allowed(call: OnnxCall) -> tuple[str, ...]:
-    if call.op_type == "Upsample":
-        return ("mode", "scales") if call.opset < 9 else ("mode",)
-    if call.opset < 11:
-        return ("mode",)
-    later = ("antialias", "axes", "keep_aspect_ratio_policy") if call.opset >= 18 else ()
-    extra = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")
-    return ("mode", "coordinate_transformation_mode", "nearest_mode", *extra, *later)
-
-
-def _constant_scales(call: OnnxCall, k: int) -> tuple[float, ...] | None:
-    value = call.constants[k] if call.present(k) else None
-    return None if value is None else tuple(float(np.float32(s)) for s in value.reshape(-1))
-
-
-def _old_scales(call: OnnxCall) -> tuple[float, ...] | None:
-    if "scales" in call.attributes:
-        return tuple(float(np.float32(s)) for s in call.attributes["scales"])
-    return _constant_scales(call, 1) if len(call.inputs) == 2 else None
-
-
-def _targets(call: OnnxCall, x: TensorType) -> tuple[tuple[float, ...], tuple[Size, ...]] | None:
-    """(scales, ()) or ((), sizes), one entry per axis of x."""
-    scales = _constant_scales(call, 2) if call.present(2) else ()
-    sizes = call.integers(3) if call.present(3) else ()
-    if scales is None or sizes is None or bool(scales) == bool(sizes):
-        return None
-    given: tuple[Size | float, ...] = scales or sizes
-    axes = normal_axes(integers(call.attributes.get("axes")) or range(x.rank), x.rank)
-    if len(given) != len(axes):
-        return None
-    if scales:
-        by_axis = dict(zip(axes, scales, strict=True))
-        return tuple(by_axis.get(a, 1.0) for a in range(x.rank)), ()
-    stated = integers(call.attributes.get("axes")) or axes
-    policy = text(call.attributes.get("keep_aspect_ratio_policy", "stretch"))
-    # ONNX Runtime keeps another ratio where axes are negative or out of order.
-    if policy != "stretch" and (list(stated) != sorted(stated) or min(stated, default=0) < 0):
-        return None
-    kept = _kept_ratio(policy, sizes, axes, x)
-    if kept is None:
-        return None
-    wanted = dict(zip(axes, kept, strict=True))
-    return (), tuple(wanted.get(a, d) for a, d in enumerate(x.dims))
-
-
-def _kept_ratio(policy: str, sizes: Sequence[Size], axes: Sequence[int], x: TensorType) -> Sequence[Size] | None:
-    """The sizes under ``keep_aspect_ratio_policy``; None when one common scale does not give whole sizes."""
-    if policy == "stretch":
-        return sizes
-    dims, wanted = concrete([x.dims[a] for a in axes]), concrete(sizes)
-    if policy not in ("not_larger", "not_smaller") or not dims or wanted is None or 0 in dims:
-        return None
-    scales = [Fraction(w, d) for w, d in zip(wanted, dims, strict=True)]
-    scale = min(scales) if policy == "not_larger" else max(scales)
-    return None if any((scale * d).denominator != 1 for d in dims) else [int(scale * d) for d in dims]

@@ -1,4 +1,4 @@
-"""Which elements of an axis a resampled axis reads: exact positions, rounded positions, linear weights."""
+"""Which elements of an axis a resampled axis reads: exact positions, rounded positions, weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ import numpy as np
 from taso_py.errors import TypingError
 
 _HALF = Fraction(1, 2)
+_CORNERS = ("align_corners", "tf_crop_and_resize")
 _FINEST = 2**20
-"""Largest common denominator of linear weights; beyond it the weights are no simple fractions."""
+"""Largest common denominator of the weights of a position; beyond it they are no simple fractions."""
+_MOST_TAPS = 64
+_COARSE = 2**10
+"""Largest denominator of a region's ends whose multiples float32 computes without error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Axis:
     result: int
     scale: Fraction
     coordinates: str
+    region: tuple[float, float] = (0.0, 1.0)
+    """Start and end of ``tf_crop_and_resize``, in units of dim - 1."""
 
     @property
     def blur(self) -> Fraction:
@@ -35,25 +41,38 @@ class Axis:
         """Whether float32 hits positions that it can represent: it divides by numbers without error."""
         if self.coordinates == "half_pixel_symmetric" and self.result != self.scale * self.dim:
             return False
+        if self.coordinates == "tf_crop_and_resize":
+            return all(Fraction(end).denominator <= _COARSE for end in self.region)
         return self.coordinates == "align_corners" or Fraction(float(np.float32(float(self.scale)))) == self.scale
 
     @staticmethod
-    def scaled(dim: int, scale: float, coordinates: str) -> Axis:
+    def scaled(dim: int, scale: float, coordinates: str, region: tuple[float, float] = (0.0, 1.0)) -> Axis:
         """result = floor(dim · scale)."""
         exact = ratio(scale)
         result = math.floor(dim * exact)
-        if coordinates == "align_corners" and dim * exact != result:
+        if coordinates in _CORNERS and dim * exact != result:
             # ONNX aligns with the corner of dim · scale, ONNX Runtime with that of the result.
             raise TypingError(f"corners of an axis of size {dim} scaled by {scale} fall between elements")
         if result < 1 or result != int(np.float32(dim) * np.float32(scale)) or result == dim:
             # Where no size changes ONNX Runtime copies x, whatever the scale is.
             raise TypingError(f"an axis of size {dim} scaled by {scale} has no definite size")
-        return Axis(dim, result, exact, coordinates)
+        return Axis(dim, result, exact, coordinates, region)
 
     @staticmethod
-    def sized(dim: int, result: int, coordinates: str) -> Axis:
+    def sized(dim: int, result: int, coordinates: str, region: tuple[float, float] = (0.0, 1.0)) -> Axis:
         """scale = result / dim."""
-        return Axis(dim, result, Fraction(result, dim), coordinates)
+        return Axis(dim, result, Fraction(result, dim), coordinates, region)
+
+    @staticmethod
+    def rounded(dim: int, scale: Fraction, coordinates: str) -> Axis:
+        """result = dim · scale to the nearest, halves up."""
+        exact = Fraction(float(np.float32(float(scale)))) == scale
+        result = math.floor(dim * scale + _HALF)
+        if (dim * scale - _HALF).denominator == 1 and not exact:
+            raise TypingError(f"an axis of size {dim} scaled by {scale} has no definite size")
+        if coordinates in _CORNERS and dim * scale != result:
+            raise TypingError(f"corners of an axis of size {dim} scaled by {scale} fall between elements")
+        return Axis(dim, result, scale, coordinates)
 
 
 def ratio(scale: float) -> Fraction:
@@ -67,9 +86,12 @@ def _positions(axis: Axis) -> list[Fraction]:
     steps = range(axis.result)
     if axis.coordinates == "asymmetric":
         return [i / axis.scale for i in steps]
+    last = axis.result - 1
     if axis.coordinates == "align_corners":
-        last = max(axis.result - 1, 1)
-        return [Fraction(i * (axis.dim - 1), last) for i in steps]
+        return [Fraction(i * (axis.dim - 1), max(last, 1)) for i in steps]
+    if axis.coordinates == "tf_crop_and_resize":
+        start, end = (ratio(bound) * (axis.dim - 1) for bound in axis.region)
+        return [start + i * (end - start) / (axis.result - 1) for i in steps] if last else [(start + end) / 2]
     if axis.coordinates == "pytorch_half_pixel" and axis.result == 1:
         return [Fraction(0)]
     shift = Fraction(0)
@@ -107,13 +129,88 @@ def _nearest(position: Fraction, mode: str, dim: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def linear_weights(axis: Axis) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-    """(lower neighbours, upper neighbours, weights of the upper ones, common denominator of the weights)."""
-    clamped = [min(max(c, Fraction(0)), Fraction(axis.dim - 1)) for c in _positions(axis)]
-    low = tuple(math.floor(c) for c in clamped)
-    shares = [c - at for c, at in zip(clamped, low, strict=True)]
-    whole = math.lcm(*(s.denominator for s in shares))
-    if whole > _FINEST:
-        raise TypingError(f"linear weights of {axis.dim} -> {axis.result} are no simple fractions")
-    high = tuple(min(at + 1, axis.dim - 1) for at in low)
-    return low, high, tuple(int(s * whole) for s in shares), whole
+def inside_table(axis: Axis) -> tuple[int, ...]:
+    """Which result positions lie in 0 <= c <= dim - 1, where ``tf_crop_and_resize`` reads x: 1, the others 0."""
+    if axis.coordinates != "tf_crop_and_resize":
+        return (1,) * axis.result
+    ends = (Fraction(0), Fraction(axis.dim - 1))
+    positions = _positions(axis)
+    if not axis.exact and any(abs(c - end) <= axis.blur for c in positions for end in ends):
+        raise TypingError(f"a region of {axis.dim} -> {axis.result} ends where rounding decides")
+    return tuple(int(ends[0] <= c <= ends[1]) for c in positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """How x is interpolated: ``linear``, or ``cubic`` with the coefficient ``a``.
+
+    ``antialias`` stretches the filter by 1 / scale where an axis shrinks; with ``exclude_outside`` what lies outside
+    of x takes no part, else the elements at its ends are repeated.  The weights of a position sum to 1.
+    """
+
+    mode: str = "linear"
+    a: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+
+    @property
+    def radius(self) -> int:
+        """The weight is 0 from this distance on."""
+        return 2 if self.mode == "cubic" else 1
+
+    def weight(self, distance: Fraction) -> Fraction:
+        """Source: ONNX operator specification, Resize."""
+        d, a = abs(distance), ratio(self.a)
+        if self.mode == "linear" or d >= 2:
+            return max(1 - d, Fraction(0))
+        if d <= 1:
+            return ((a + 2) * d - (a + 3)) * d * d + 1
+        return a * (((d - 5) * d + 8) * d - 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Position i of the result is Σ_{r < count} weights[i·count + r] · x[sources[i·count + r]] / whole[i]."""
+
+    count: int
+    sources: tuple[int, ...]
+    weights: tuple[int, ...]
+    whole: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def taps(axis: Axis, filter_: Filter) -> Taps:
+    """The weighted elements that each result position reads, the weights as whole numbers."""
+    if axis.coordinates == "pytorch_half_pixel" and axis.result == 1 and filter_ != Filter():
+        # ONNX takes the position -1/2, ONNX Runtime 0; clamped they are the same.
+        raise TypingError(f"the position of the one element of {axis.dim} -> 1 is not agreed upon")
+    read = [_weights(c, axis, filter_) for c in _positions(axis)]
+    count = max(map(len, read))
+    if count > _MOST_TAPS:
+        raise TypingError(f"{axis.dim} -> {axis.result} reads {count} elements each")
+    sources, weights, whole = [], [], []
+    for given in read:
+        common = math.lcm(*(w.denominator for w in given.values()))
+        if common > _FINEST:
+            raise TypingError(f"weights of {axis.dim} -> {axis.result} are no simple fractions")
+        spare = count - len(given)
+        sources += [*given, *[next(iter(given))] * spare]
+        weights += [*(int(w * common) for w in given.values()), *[0] * spare]
+        whole.append(common)
+    return Taps(count, tuple(sources), tuple(weights), tuple(whole))
+
+
+def _weights(position: Fraction, axis: Axis, filter_: Filter) -> dict[int, Fraction]:
+    """Element of the axis -> its weight, for one position of the result."""
+    stretch = min(axis.scale, Fraction(1)) if filter_.antialias else Fraction(1)
+    reach = filter_.radius / stretch
+    found: dict[int, Fraction] = {}
+    for i in range(math.floor(position - reach) + 1, math.ceil(position + reach)):
+        if filter_.exclude_outside and not 0 <= i < axis.dim:
+            continue
+        at = min(max(i, 0), axis.dim - 1)
+        found[at] = found.get(at, Fraction(0)) + filter_.weight((i - position) * stretch)
+    total = sum(found.values())
+    if not total:
+        raise TypingError(f"a position of {axis.dim} -> {axis.result} reads nothing")
+    return {at: w / total for at, w in found.items()}

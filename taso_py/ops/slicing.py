@@ -44,7 +44,7 @@ def resolve(given: Range, dim: Size) -> Range | None:
     Ends beyond the axis are clamped as the ONNX specification of Slice says.
     """
     if not isinstance(given.step, int):
-        return None
+        return given if _is_normal(given, dim) else None
     if given.step == 0:
         raise TypingError("a slice has step 0")
     if given.step < 0 and isinstance(given.end, int) and given.end >= _FAR:
@@ -53,6 +53,13 @@ def resolve(given: Range, dim: Size) -> Range | None:
     if isinstance(dim, int) and isinstance(given.start, int) and isinstance(given.end, int):
         return _resolve_concrete(given.start, given.end, given.step, dim)
     return _resolve_forward(given, dim) if given.step > 0 else _resolve_backward(given, dim)
+
+
+def _is_normal(given: Range, dim: Size) -> bool:
+    """Whether a range with a symbolic step above 1 is in normal form: behind its last position it ends."""
+    inside = (at_least(given.start, 0), at_least(given.end, given.start), at_least(dim, given.end))
+    whole = floor_divide(given.end - given.start - 1, given.step) * given.step == given.end - given.start - 1
+    return whole and at_least(given.step, 2) is True and all(i is True for i in inside)
 
 
 def _resolve_concrete(start: int, end: int, step: int, dim: int) -> Range:

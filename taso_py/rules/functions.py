@@ -17,11 +17,10 @@ def _integers(value: Any) -> Integers:
     return value
 
 
-def _entry(table: Any, index: Any) -> int:
-    values = _integers(table)
-    if not isinstance(index, int) or not 0 <= index < len(values):
+def _entry(table: Any, index: Any) -> Any:
+    if not isinstance(table, tuple) or not isinstance(index, int) or not 0 <= index < len(table):
         raise TypeError(f"{table} has no entry {index}")
-    return values[index]
+    return table[index]
 
 
 def _compose(p: Any, q: Any) -> Integers:
@@ -35,11 +34,10 @@ def _inverse(p: Any) -> Integers:
     return tuple(places.index(k) for k in range(len(places)))
 
 
-def _plus(p: Any, q: Any) -> Integers:
-    a, b = _integers(p), _integers(q)
-    if len(a) != len(b):
-        raise TypeError(f"{p} and {q} differ in length")
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+def _plus(p: Any, q: Any) -> tuple[Any, ...]:
+    if not isinstance(p, tuple) or not isinstance(q, tuple) or len(p) != len(q):
+        raise TypeError(f"{p} and {q} are no lists of equal length")
+    return tuple(x + y for x, y in zip(p, q, strict=True))
 
 
 def _least(p: Any) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ import numpy.typing as npt
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node, Values
 from taso_py.graph.types import TensorType
-from taso_py.ops.comparison import Where
+from taso_py.ops.comparison import And, Cast, Not, Or, Where
+from taso_py.ops.comparison import Comparison as ComparingOperator
 from taso_py.ops.operator import Operator, frozen
 from taso_py.rules.build import Builder, NotBuildable, from_front
+from taso_py.rules.coverage import pattern
 from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
@@ -36,6 +39,7 @@ from taso_py.rules.term import (
     Predicate,
     Product,
     Scalar,
+    Side,
     Term,
     Variable,
     names_in,
@@ -78,11 +82,16 @@ class Rejected(Exception):
     """A draw that is no instance of the rule."""
 
 
-def draw(rule: Rule, random: np.random.Generator, values: Values, attempts: int = 3000) -> Instance | None:
-    """An instance of a directed rule over ``values``; None when no attempt gives one."""
+def draw(
+    rule: Rule, random: np.random.Generator, values: Values, attempts: int = 3000, *, typed: bool = True
+) -> Instance | None:
+    """An instance of a directed rule over ``values``; None when no attempt gives one.
+
+    An instance whose sides have different types is a counterexample of its own; it is drawn unless ``typed``.
+    """
     for _ in range(attempts):
         try:
-            return _Draw(rule, random).instance(values)
+            return _Draw(rule, random, typed).instance(values)
         except (Rejected, NotBuildable, TypingError, Unbound, TypeError, ValueError, LookupError, ZeroDivisionError):
             # A shape or attribute that cannot be read off what was drawn is a bad draw like any other.
             continue
@@ -93,8 +102,10 @@ def draw(rule: Rule, random: np.random.Generator, values: Values, attempts: int 
 class _Draw:
     rule: Rule
     random: np.random.Generator
+    typed: bool = True
     binding: Binding = field(default_factory=Binding)
     menus: Menus = field(init=False)
+    bools: frozenset[str] = field(init=False)
     types: dict[str, TensorType] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     literals: dict[Scalar, TensorType] = field(default_factory=dict)
@@ -102,6 +113,7 @@ class _Draw:
 
     def __post_init__(self) -> None:
         self.menus = Menus(self.random)
+        self.bools = _asked(self.rule)
 
     def instance(self, values: Values) -> Instance:
         self._choices()
@@ -134,10 +146,8 @@ class _Draw:
         self.types[declaration.variable] = self._tensor_type(declaration.variable, tuple(dims))
 
     def _tensor_type(self, name: str, shape: Shape) -> TensorType:
-        """Conditions of Where are bools, all else is float32."""
-        conditions = [a.arguments[0] for a in self.rule.left.applications() if a.operator is Where]
-        sources = {v.name for c in conditions for v in _leaves(c)}
-        return TensorType("bool" if name in sources else _DTYPE, shape)
+        """What is asked for its truth is bool, all else is float32."""
+        return TensorType("bool" if name in self.bools else _DTYPE, shape)
 
     def _axis(self, axis: Axis) -> Shape:
         if isinstance(axis, Block):
@@ -193,6 +203,8 @@ class _Draw:
                 if any(known) and "axis" in attributes:
                     self._attribute(term, "axis", attributes, [x for x in known if x])
                 known[k] = self._suggested(term, k, known, t)
+            if isinstance(t, Variable) and (kind := array_kind(term.operator, k)):
+                self.kinds.setdefault(t.name, kind)
         types = [t for t in known if t is not None]
         for name in sorted(attributes, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY)):
             self._attribute(term, name, attributes, types)
@@ -211,14 +223,13 @@ class _Draw:
             self.literals[t] = type_
         elif isinstance(t, Variable):
             type_ = self.types[t.name] = self._tensor_type(t.name, shape)
-            self.kinds.setdefault(t.name, array_kind(term.operator, k))
         return type_
 
     def _attribute(
         self, term: Application, name: str, attributes: Mapping[str, AttributeExpression], types: Sequence[TensorType]
     ) -> None:
         expression = attributes.get(name)
-        if expression is None or (not types and name not in _FIRST):
+        if expression is None or (not types and term.arguments and name not in _FIRST):
             return
         if isinstance(expression, Listing) and types:
             self._blocks_of(expression, types[0].dims)
@@ -292,9 +303,25 @@ class _Draw:
                 raise Rejected
 
 
-def _leaves(term: Term) -> list[Variable]:
+@lru_cache(maxsize=1024)
+def _asked(rule: Rule) -> frozenset[str]:
+    """Variables that stand for truth values: conditions of Where, operands of And, Or and Not."""
+    found: set[str] = set()
+    for side in (rule.left, rule.right):
+        for a in side.applications():
+            asked = a.arguments[:1] if a.operator is Where else a.arguments if a.operator in (And, Or, Not) else ()
+            found.update(v.name for t in asked for v in _sources(side, t))
+    return frozenset(found)
+
+
+def _sources(side: Side, term: Term) -> list[Variable]:
+    """Variables whose elements a truth value is chosen from; a comparison makes truth values of numbers."""
+    term = side.resolve(term)
     if isinstance(term, Application):
-        return [v for a in term.arguments for v in _leaves(a)]
+        if issubclass(term.operator, ComparingOperator | Cast):
+            return []
+        chosen = term.arguments[1:] if term.operator is Where else term.arguments
+        return [v for a in chosen for v in _sources(side, a)]
     return [term] if isinstance(term, Variable) else []
 
 
@@ -333,9 +360,15 @@ class _Realised:
             raise Rejected
         if not all(self._spellable(v, n) for v, n in nodes.items()):
             raise Rejected
-        if any(self.values.types[a] != self.values.types[b] for a, b in zip(left, right, strict=True)):
+        if draw.typed and any(self.values.types[a] != self.values.types[b] for a, b in zip(left, right, strict=True)):
+            raise Rejected
+        if draw.typed and "+" in pattern(rule, self._placed(lefts), self.values.types.__getitem__):
             raise Rejected
         return Instance(rule, draw.binding, self.values, nodes, left, right, self.feeds, self.weights)
+
+    def _placed(self, lefts: Builder) -> dict[Term, tuple[int, Node | None]]:
+        placed = {t: (v, lefts.nodes.get(v)) for t, v in lefts.done.items()}
+        return {t: placed[self.draw.rule.left.resolve(t)] for t in self.draw.rule.left.applications()}
 
     def _spellable(self, value: int, node: Node) -> bool:
         """Constants are folded; all else must be a node that a graph can hold."""

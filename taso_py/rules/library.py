@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from taso_py.errors import RuleError, UsageError
 from taso_py.rules.location import rules_directory
+from taso_py.rules.lock import load_lock, usable
 from taso_py.rules.parser import parse_rules
-from taso_py.rules.rule import RuleSet
+from taso_py.rules.rule import Rule, RuleSet
 
 CANONICAL = "canonical.rules"
 CLEANUP = "cleanup.rules"
-NEVER = frozenset({"refuted.rules", "taso_axioms.rules"})
+NEVER = frozenset({"refuted.rules", "taso_axioms.rules", "compiler.rules"})
 """Files with expected verdicts, for the prover; they are never used to rewrite."""
 
 
@@ -30,6 +31,14 @@ class Library:
     def all(self) -> RuleSet:
         """Every rule."""
         return self.search | self.canonical | self.cleanup
+
+    def map(self, change: Callable[[RuleSet], RuleSet]) -> Library:
+        """The library with each of its parts changed."""
+        return Library(change(self.search), change(self.canonical), change(self.cleanup))
+
+    def usable(self, allow_bounded: bool) -> Library:
+        """The rules that may rewrite, by their status."""
+        return self.map(lambda rules: usable(rules, allow_bounded))
 
 
 def load_file(path: Path) -> RuleSet:
@@ -48,8 +57,9 @@ def _parsed(text: str, name: str) -> RuleSet:
 
 
 def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> Library:
-    """The library; ``files`` (may be none) replace the search rules, ``only`` and ``disable`` name rules.
+    """The library with the status of its rules; ``files`` (may be none) replace the search rules.
 
+    ``only`` and ``disable`` name rules.
     Raises `RuleError` for a file that cannot be read, `UsageError` for a name that no rule has.
     """
     home = rules_directory()
@@ -58,12 +68,13 @@ def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable:
         special = NEVER | {CANONICAL, CLEANUP}
         files = sorted(p for p in home.glob("*.rules") if p.name not in special)
     search = RuleSet.of(rule for path in files for rule in load_file(Path(path)))
-    library = Library(search, canonical, cleanup)
+    lock = load_lock()
+    library = Library(lock.stamped(search), lock.stamped(canonical), lock.stamped(cleanup))
     only, disable = list(only), list(disable)
-    _known([*only, *disable], library.all())
+    require_names([*only, *disable], library.all())
     if only:
-        library = Library(search.only(only), canonical, cleanup)
-    return Library(library.search.without(disable), canonical.without(disable), cleanup.without(disable))
+        library = replace(library, search=library.search.only(only))
+    return library.map(lambda rules: rules.without(disable))
 
 
 def load_library(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> RuleSet:
@@ -71,7 +82,8 @@ def load_library(files: Sequence[Path] | None = None, only: Iterable[str] = (), 
     return load(files, only, disable).all()
 
 
-def _known(names: Iterable[str], rules: RuleSet) -> None:
+def require_names(names: Iterable[str], rules: Iterable[Rule]) -> None:
+    """`UsageError` for a name that none of the rules has."""
     known = [r.name for r in rules]
     for name in names:
         if name not in known:

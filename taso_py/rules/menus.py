@@ -24,7 +24,7 @@ NEED_AXES = frozenset({
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "LayerNormalization", "RMSNormalization",
 })  # fmt: skip
 """Operators that need at least one axis."""
-_POSITIVE = {("BatchNormalization", 4), ("Power", 0)}
+_POSITIVE = {("BatchNormalization", 4), ("Power", 0), ("Sqrt", 0), ("Log", 0)}
 _NONZERO = {("Div", 1), ("Reciprocal", 0)}
 
 

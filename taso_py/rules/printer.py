@@ -85,6 +85,8 @@ def expression_text(expression: AttributeExpression, level: int = 0) -> str:
             return name
         case Rank(block):
             return f"rank({block})"
+        case Call("neg", (argument,)):
+            return f"-{expression_text(argument, 3)}"
         case Call(function, arguments):
             return f"{function}({', '.join(map(expression_text, arguments))})"
         case Listing(items):

@@ -40,6 +40,8 @@ class Rule:
     file: str = ""
     line: int = 0
     status: str = "tested"
+    patterns: tuple[str, ...] | None = None
+    """The ways of broadcasting that its proof covers (`taso_py.rules.coverage`); None without a proof."""
 
     def __hash__(self) -> int:
         return hash((self.name, self.file, self.line))

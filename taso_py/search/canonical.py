@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from taso_py.graph.model import Node, Opaque
 from taso_py.rules.build import Builder
 from taso_py.rules.rule import RuleSet
+from taso_py.search.arity import expanding_laws, flatten, split_of_slices
 from taso_py.search.index import RuleIndex
-from taso_py.search.rewriter import Rewrite, flatten, rewrite
-from taso_py.search.splitting import split_of_slices
+from taso_py.search.matcher import Match, matcher
+from taso_py.search.rewriter import Rewrite, rewrite
 from taso_py.search.view import Expansion, View
 
 
-def _nothing(*_: object) -> Iterable[Expansion]:
+def nothing(*_: object) -> Iterable[Expansion]:
+    """The expander of a view that looks through no operator."""
     return ()
 
 
@@ -33,15 +35,12 @@ class Canonical:
 
     def expand(self, view: View, value: int, node: Node) -> Iterator[Expansion]:
         """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""
-        plain = View(view.model, _nothing, view.read_constant, {}, view.tame)
-        for compiled in self.expanding.by_root.get(type(node.operator), ()):
-            rule = compiled.rule
-            for match in compiled.matches_at(plain, value):
-                builder = Builder(view.values, match.binding, rule.right, view.model.type(value).dtype)
-                root = builder.output(rule.right.outputs[0])
-                inner = tuple((v, n) for v, n in builder.nodes.items() if v != root)
-                yield Expansion(builder.nodes[root], inner, rule.name)
-                break
+        plain = bare(view)
+        laws = expanding_laws(node.operator, len(node.inputs)) if node.operator.expand(len(node.inputs)) else ()
+        for compiled in (*map(matcher, laws), *self.expanding.by_root.get(type(node.operator), ())):
+            match = next(compiled.matches_at(plain, value), None)
+            if match is not None:
+                yield expansion(view, match)
 
     def tidy(self, view: View, changed: Iterable[int], limit: int = 400) -> tuple[View, list[Rewrite]]:
         """Tidying rules near the changed ids, to a fixed point; returns the last view and the steps."""
@@ -79,3 +78,17 @@ class Canonical:
                 if step is not None:
                     return step
         return None
+
+
+def bare(view: View) -> View:
+    """The view of the same table in which no operator is looked through: composites are matched in it."""
+    return View(view.model, nothing, view.read_constant, {}, view.tame)
+
+
+def expansion(view: View, match: Match) -> Expansion:
+    """The definition that the match's right side gives to its one output."""
+    rule, (value,) = match.rule, match.outputs
+    builder = Builder(view.values, match.binding, rule.right, view.model.type(value).dtype)
+    root = builder.output(rule.right.outputs[0])
+    inner = tuple((v, n) for v, n in builder.nodes.items() if v != root)
+    return Expansion(builder.nodes[root], inner, match)

@@ -15,6 +15,7 @@ from taso_py.graph.model import Node, Opaque
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.rules.build import Builder, NotBuildable, from_front, operator_of
+from taso_py.rules.coverage import covered, pattern
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
@@ -29,6 +30,7 @@ from taso_py.rules.term import (
     Variable,
 )
 from taso_py.rules.unify import Binding, Unbound
+from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
 
@@ -41,8 +43,10 @@ class Match:
     outputs: tuple[int, ...]
     used: frozenset[int]
     """Every id whose definition the match relies on."""
+    placed: tuple[tuple[int, Node], ...] = field(compare=False, default=())
+    """Those ids with the definitions that the left side's operators were found in."""
     seen: tuple[tuple[int, Node], ...] = field(compare=False, default=())
-    """Those ids with the nodes that the table had for them."""
+    """Those ids of the table with the nodes that it had for them."""
     signature: Hashable = field(compare=False, default=None)
     """What the site looks like: equal for alike layers of a network."""
 
@@ -91,16 +95,27 @@ class Matcher:
         for partial in self._term(view, self.rule.left.outputs[0], value, start):
             yield from self._others(view, partial, (value,))
 
-    def _others(self, view: View, partial: _Partial, outputs: tuple[int, ...]) -> Iterator[Match]:
-        if len(outputs) == len(self.rule.left.outputs):
+    def matches_on(self, view: View, outputs: Sequence[int]) -> Iterator[Match]:
+        """All accepted matches whose outputs are these, in this order."""
+        if len(outputs) != len(self.rule.left.outputs):
+            return
+        start = _Partial(Binding(), {})
+        for partial in self._term(view, self.rule.left.outputs[0], outputs[0], start):
+            yield from self._others(view, partial, (outputs[0],), outputs)
+
+    def _others(
+        self, view: View, partial: _Partial, outputs: tuple[int, ...], given: Sequence[int] = ()
+    ) -> Iterator[Match]:
+        at = len(outputs)
+        if at == len(self.rule.left.outputs):
             yield from self._accepted(view, partial, outputs)
             return
-        term = self.rule.left.resolve(self.rule.left.outputs[len(outputs)])
-        for value in _candidates(view, self.rule.left, term, partial.binding):
+        term = self.rule.left.resolve(self.rule.left.outputs[at])
+        for value in [given[at]] if given else _candidates(view, self.rule.left, term, partial.binding):
             if value in outputs or value in view.values.constant:
                 continue
             for more in self._term(view, term, value, partial):
-                yield from self._others(view, more, (*outputs, value))
+                yield from self._others(view, more, (*outputs, value), given)
 
     # ---- structure -------------------------------------------------------------------------------------------
 
@@ -189,13 +204,13 @@ class Matcher:
                 yield self._match(view, partial, binding, outputs)
 
     def _match(self, view: View, partial: _Partial, binding: Binding, outputs: tuple[int, ...]) -> Match:
-        placed = [(v, n) for v, n in partial.placed.values() if n is not None]
+        placed = tuple((v, n) for v, n in partial.placed.values() if n is not None)
         seen = tuple((v, view.model.nodes[v]) for v, _ in placed if v in view.model.nodes)
         shape = tuple((n.operator, view.model.type(v)) for v, n in placed)
         given = tuple((k, view.model.type(v)) for k, v in binding.tensors.items())
         choice = tuple(binding.names.get(c.variable) for c in self.rule.choices)
         signature = (self.rule.name, self.rule.id, choice, shape, given)
-        return Match(self.rule, binding, outputs, frozenset(v for v, _ in placed), seen, signature)
+        return Match(self.rule, binding, outputs, frozenset(v for v, _ in placed), placed, seen, signature)
 
     def _choices(self, binding: Binding) -> Iterator[Binding]:
         if not self.rule.choices:
@@ -222,13 +237,17 @@ class Matcher:
             return False
         if operators is None or not _spellable(view, right.nodes):
             return False
+        if not covered(self.rule, pattern(self.rule, partial.placed, view.model.type)):
+            return False
         if any(view.model.type(o) != view.model.type(b) for o, b in zip(outputs, built, strict=True)):
             return False
         kinds = operators + [
             algebra(n.operator, tuple(view.values.types[i] for i in n.inputs if i is not None))
             for n in right.nodes.values()
         ]
-        return _dtypes_allowed(view, kinds, partial, binding) and _constants_tame(view, kinds, binding)
+        if not (_dtypes_allowed(view, kinds, partial, binding) and _constants_tame(view, kinds, binding)):
+            return False
+        return all(k == "move" for k in kinds) or not rounded_later(view, outputs)
 
     def _rebuilt(self, view: View, partial: _Partial, binding: Binding, dtype: str) -> list[Algebra] | None:
         """The left side built again under the substitution; None unless it is exactly what was matched."""

@@ -8,7 +8,7 @@ chains of pairwise merges climb a hill first.  Every step is the application of 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taso_py.graph.model import Model
 from taso_py.rules.rule import Rule
@@ -32,13 +32,39 @@ class Site:
     outputs: tuple[int, ...]
 
 
+Applied = tuple[Match, ...]
+"""Matches of one rule that were applied at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The table after a move, the sites where its rule was applied, and how many tidying steps followed."""
+    """The table after a move, the sites where its rule was applied and where others tidied up after it.
+
+    ``applied`` is all of that in order: what leads from the table before to the one after.
+    """
 
     view: View
     sites: tuple[Site, ...]
     tidied: tuple[Site, ...]
+    applied: tuple[Applied, ...]
+
+
+@dataclass(slots=True)
+class _Log:
+    """What a move has done so far."""
+
+    sites: list[Site] = field(default_factory=list)
+    tidied: list[Site] = field(default_factory=list)
+    applied: list[Applied] = field(default_factory=list)
+
+    def own(self, step: Rewrite) -> None:
+        self.sites += [Site(step.rule, match.outputs) for match in step.matches]
+        self.applied.append(step.matches)
+
+    def tidying(self, steps: Iterable[Rewrite]) -> None:
+        for step in steps:
+            self.tidied.append(Site(step.rule, step.outputs))
+            self.applied.append(step.matches)
 
 
 Matches = dict[int, tuple[Match, ...]]
@@ -109,56 +135,52 @@ class Rewriter:
 
         Further rounds take the rule's matches near what the round before made.
         """
-        sites: list[Site] = []
-        tidied: list[Site] = []
+        log = _Log()
         for _ in range(rounds):
-            after, own, extra = self._round(view, matches)
-            sites += own
-            tidied += extra
+            before = len(log.sites)
+            after = self._round(view, matches, log)
             smaller = live_size(after.model) < live_size(view.model)
             changed = [v for v, n in after.model.nodes.items() if view.model.nodes.get(v) is not n]
             view = after
-            if not own or not smaller:
+            if len(log.sites) == before or not smaller:
                 break
             matches = self._same_rule(view, matches[0], sorted(_near(view, changed)))
             if not matches:
                 break
-        return Outcome(view, tuple(sites), tuple(tidied)) if sites else None
+        return Outcome(view, tuple(log.sites), tuple(log.tidied), tuple(log.applied)) if log.sites else None
 
     def _same_rule(self, view: View, like: Match, roots: Iterable[int]) -> list[Match]:
         compiled = matcher(like.rule)
         known = [v for v in roots if (v in view.model.nodes or v in view.owners) and v not in view.values.constant]
         return [m for v in known for m in compiled.matches_at(view, v) if m.choice == like.choice]
 
-    def _round(self, view: View, matches: Sequence[Match]) -> tuple[View, list[Site], list[Site]]:
+    def _round(self, view: View, matches: Sequence[Match], log: _Log) -> View:
         if len(matches[0].outputs) == 1:
             step = rewrite_all(view, _independent(view, matches))
             if step is not None:
-                view, extra = self.canonical.tidy(view.after(step.model), sorted(step.changed))
-                return view, [Site(step.rule, (o,)) for o in step.outputs], _sites(extra)
-        sites: list[Site] = []
-        tidied: list[Site] = []
+                return self._tidied(view, step, log)
         for match in matches:
             if _current(match, view):
-                view, own, more = self._chain(view, match)
-                sites += own
-                tidied += more
-        return view, sites, tidied
+                view = self._chain(view, match, log)
+        return view
 
-    def _chain(self, view: View, match: Match) -> tuple[View, list[Site], list[Site]]:
-        sites: list[Site] = []
-        tidied: list[Site] = []
+    def _chain(self, view: View, match: Match, log: _Log) -> View:
         current: Match | None = match
-        while current is not None and len(sites) < _CHAIN:
+        links = 0
+        while current is not None and links < _CHAIN:
             step = rewrite(view, current)
             if step is None:
                 break
-            view = view.after(step.model)
-            sites.append(Site(step.rule, step.outputs))
-            view, extra = self.canonical.tidy(view, sorted(step.changed))
-            tidied += _sites(extra)
+            view = self._tidied(view, step, log)
+            links += 1
             current = self._next_link(view, current, step) if len(match.outputs) > 1 else None
-        return view, sites, tidied
+        return view
+
+    def _tidied(self, view: View, step: Rewrite, log: _Log) -> View:
+        log.own(step)
+        view, extra = self.canonical.tidy(view.after(step.model), sorted(step.changed))
+        log.tidying(extra)
+        return view
 
     def _next_link(self, view: View, last: Match, step: Rewrite) -> Match | None:
         """A match of the same rule between something just merged and one more sibling."""
@@ -183,10 +205,6 @@ def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
             chosen.append(match)
             replaced |= outputs
     return chosen
-
-
-def _sites(steps: Iterable[Rewrite]) -> list[Site]:
-    return [Site(s.rule, s.outputs) for s in steps]
 
 
 def live_size(model: Model) -> int:

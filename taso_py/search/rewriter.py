@@ -19,8 +19,17 @@ class Rewrite:
 
     model: Model
     changed: frozenset[int]
-    rule: str
-    outputs: tuple[int, ...]
+    matches: tuple[Match, ...]
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule that was applied."""
+        return self.matches[0].rule.name
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """What was replaced, match by match."""
+        return tuple(o for m in self.matches for o in m.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,7 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     if not any(v in view.model.nodes for v in changed) or _closes_cycle(view.model, changed):
         return None
     after = _live(view.model.rebind(changed))
-    outputs = tuple(o for m in matches for o in m.outputs)
-    return Rewrite(after, frozenset(v for v in changed if v in after.nodes), matches[0].rule.name, outputs)
+    return Rewrite(after, frozenset(v for v in changed if v in after.nodes), tuple(matches))
 
 
 def _replacement(view: View, match: Match) -> Replacement | None:
@@ -74,23 +82,6 @@ def _replacement(view: View, match: Match) -> Replacement | None:
         else:
             aliases[output] = value
     return Replacement(_keep_origins(model, new), aliases)
-
-
-def flatten(view: View, value: int) -> Rewrite | None:
-    """f(f(a, b), c) as f(a, b, c) for an operator of variable arity: its binary law, applied once."""
-    model = view.model
-    node = model.nodes[value]
-    if not node.operator.expand(3):
-        return None
-    inputs: list[int | None] = []
-    for i in node.inputs:
-        inner = model.nodes.get(i) if i is not None else None
-        alone = inner is not None and inner.operator == node.operator and view.users.get(i or 0, ()) == (value,)
-        inputs.extend(inner.inputs if inner is not None and alone else (i,))
-    if len(inputs) == len(node.inputs):
-        return None
-    after = _live(model.rebind({value: replace(node, inputs=tuple(inputs), origin=None)}))
-    return Rewrite(after, frozenset({value}), f"{node.operator.onnx.lower()}-variadic", (value,))
 
 
 def _materialised(view: View, match: Match) -> dict[int, Node]:

@@ -14,7 +14,7 @@ from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.model import Model
 from taso_py.search.matcher import Match
-from taso_py.search.moves import Matches, Outcome, Rewriter, Site, live_size
+from taso_py.search.moves import Applied, Matches, Outcome, Rewriter, Site, live_size
 from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
@@ -48,6 +48,8 @@ class Step:
     """Whether sites where the rule does not pay were left out."""
     choice: tuple[Any, ...] = ()
     """The values of the rule's free choices."""
+    applied: tuple[Applied, ...] = field(default=(), repr=False)
+    """What leads from the table before the move to the one after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,8 @@ class Backtracking:
         cost = first.cost + estimate.seconds
         self._gains[rule] = max(self._gains.get(rule, 0.0), (state.cost - cost) / first.cost)
         choice = matches[0].choice
-        step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice)
+        applied = outcome.applied
+        step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice, applied)
         return State(
             after,
             self.rewriter.matches_after(state.view, state.matches, after),
@@ -377,7 +380,7 @@ class Exhaustive:
                 continue
             after = outcome.view
             cost = state.cost + self.roofline.difference(state.model, after.model)
-            step = Step(name, outcome.sites, outcome.tidied, state.cost, cost, after.model)
+            step = Step(name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied)
             state = State(
                 after,
                 self.rewriter.matches_after(state.view, state.matches, after),

@@ -1,8 +1,7 @@
 """A model table as the matcher sees it: with composite operators looked through.
 
 A composite value has, besides the node that computes it, *expansions*: equivalent definitions that canonical rules
-(and `Operator.expand` for variable arity) give.  Expansions exist only in the view; a rewrite that used one puts it
-into the table.
+and the laws of variable arity give.  Expansions exist only in the view; a rewrite that used one puts it into the table.
 """
 
 from __future__ import annotations
@@ -10,14 +9,16 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node, Opaque, Values
-from taso_py.ops.operator import Operator
+
+if TYPE_CHECKING:
+    from taso_py.search.matcher import Match
 
 ConstantReader = Callable[[int, Mapping[int, Node]], npt.NDArray[np.generic]]
 """Value of a constant id in a table."""
@@ -29,7 +30,13 @@ class Expansion:
 
     root: Node
     inner: tuple[tuple[int, Node], ...]
-    rule: str
+    match: Match = field(compare=False, repr=False)
+    """Of the rule that says so."""
+
+    @property
+    def rule(self) -> str:
+        """The rule's name."""
+        return self.match.rule.name
 
 
 Expander = Callable[["View", int, Node], Iterable[Expansion]]
@@ -42,8 +49,8 @@ class View:
     model: Model
     expander: Expander
     read_constant: ConstantReader
-    memo: dict[tuple[int, int], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
-    """By value and identity of its node, which the entry keeps alive: the expansions, and all operators it may be."""
+    memo: dict[tuple[int, int | Node], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
+    """By value and node, or its identity, which the entry keeps alive: the expansions, and all operators it may be."""
     tame: dict[int, bool]
     users: dict[int, tuple[int, ...]] = field(default_factory=dict)
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
@@ -63,6 +70,21 @@ class View:
     def values(self) -> Values:
         """What is known of the ids."""
         return self.model.values
+
+    def looking_through(self, given: Mapping[int, tuple[Expansion, ...]]) -> View:
+        """The same table with just these expansions of just these values; the first of several owns what they share."""
+        view = View(
+            self.model,
+            lambda _, value, node: given.get(value, ()),
+            self.read_constant,
+            {},
+            self.tame,
+            dict(self.users),
+            by_operator=dict(self.by_operator),
+        )
+        for value in given:
+            view._enter(value, self.model.nodes[value])
+        return view
 
     def after(self, model: Model) -> View:
         """The view of a table that differs from this one in a few nodes; the rest is shared."""
@@ -141,15 +163,18 @@ class View:
         self.by_operator[kind] = tuple(u for u in self.by_operator.get(kind, ()) if u != value)
 
     def _entry(self, value: int, node: Node) -> tuple[Node, tuple[Expansion, ...], frozenset[type]]:
-        key = (value, id(node))
-        found = self.memo.get(key)
+        found = self.memo.get((value, id(node)))
         if found is None:
-            expansions: tuple[Expansion, ...] = ()
-            if not isinstance(node.operator, Opaque) and value not in self.values.constant:
-                expansions = (*_variadic(self.values, node), *self.expander(self, value, node))
-            kinds = frozenset(type(n.operator) for n in (node, *(e.root for e in expansions)))
-            found = self.memo[key] = (node, expansions, kinds)
+            # Another state of the search may have made an equal node.
+            known = self.memo.get((value, node)) or (node, *self._looked_through(value, node))
+            found = self.memo[value, id(node)] = self.memo[value, node] = (node, *known[1:])
         return found
+
+    def _looked_through(self, value: int, node: Node) -> tuple[tuple[Expansion, ...], frozenset[type]]:
+        expansions: tuple[Expansion, ...] = ()
+        if not isinstance(node.operator, Opaque) and value not in self.values.constant:
+            expansions = tuple(self.expander(self, value, node))
+        return expansions, frozenset(type(n.operator) for n in (node, *(e.root for e in expansions)))
 
     def expansions(self, value: int) -> tuple[Expansion, ...]:
         """Equivalent definitions of a value of the table."""
@@ -206,36 +231,3 @@ def _is_tame(array: npt.NDArray[np.generic] | None) -> bool:
     if array is None or array.size == 0 or not np.issubdtype(array.dtype, np.floating):
         return True
     return bool(np.all(np.abs(array) <= _HUGE))  # false for NaN
-
-
-def _variadic(values: Values, node: Node) -> list[Expansion]:
-    found = []
-    for operator, arguments in node.operator.expand(len(node.inputs)):
-        inner: dict[int, Node] = {}
-        try:
-            root = _nested(values, operator, arguments, node.inputs, inner)
-        except TypingError:
-            continue
-        found.append(Expansion(root, tuple(inner.items()), "variadic"))
-    return found
-
-
-def _nested(
-    values: Values,
-    operator: Operator,
-    arguments: Sequence[Any],
-    inputs: Sequence[int | None],
-    inner: dict[int, Node],
-) -> Node:
-    ids = []
-    for argument in arguments:
-        if isinstance(argument, int):
-            ids.append(inputs[argument])
-            continue
-        node = _nested(values, argument[0], argument[1], inputs, inner)
-        types = [values.types[i] for i in node.inputs if i is not None]
-        value = values.intern(node, node.operator.infer(*types))
-        inner[value] = node
-        ids.append(value)
-    types = [values.types[i] for i in ids if i is not None]
-    return Node(operator.normal(*types), tuple(ids))

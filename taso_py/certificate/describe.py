@@ -1,0 +1,139 @@
+"""Rewrites in words: the same description whoever makes the rewrite, the search or the check.
+
+Values that the original names keep those names; a new one is ``#1``, ``#2``, ... in the order in which it is first
+spoken of.  (A name of the original that begins with # is written with another # before it.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from taso_py.certificate.document import Look, Place, Substitution
+from taso_py.graph.model import Model, Node, Values
+from taso_py.graph.sizes import Expression
+from taso_py.rules.rule import Rule
+from taso_py.rules.unify import Binding
+from taso_py.search.matcher import Match
+from taso_py.search.view import Expansion, View
+
+_BACKWARDS = "-reversed"
+
+
+@dataclass(slots=True)
+class Labels:
+    """Ids of one table <-> what a certificate calls them."""
+
+    labels: dict[int, str]
+    ids: dict[str, int] = field(init=False)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.ids = {label: value for value, label in self.labels.items()}
+
+    @staticmethod
+    def of(values: Values) -> Labels:
+        """The names of the original."""
+        return Labels({value: f"#{name}" if name.startswith("#") else name for value, name in values.names.items()})
+
+    def copy(self) -> Labels:
+        """An independent copy."""
+        return Labels(dict(self.labels), self.count)
+
+    def __getitem__(self, value: int | None) -> str:
+        if value is None:
+            return "nothing"
+        if value not in self.labels:
+            self.count += 1
+            self.labels[value] = f"#{self.count}"
+            self.ids[f"#{self.count}"] = value
+        return self.labels[value]
+
+    def node(self, node: Node) -> str:
+        """A definition: the operator with its attributes, then its operands."""
+        return f"{node.operator}({', '.join(self[i] for i in node.inputs)})"
+
+
+def law_of(rule: Rule) -> tuple[Rule, bool]:
+    """The law as its file states it, and whether this rule is the law read backwards."""
+    if rule.arrow == "==" and rule.name.endswith(_BACKWARDS):
+        return replace(rule.reversed(), name=rule.name.removesuffix(_BACKWARDS)), True
+    return rule, False
+
+
+def use_of(rule: Rule) -> tuple[str, str, bool]:
+    """Name and id of the law, and whether it is read backwards."""
+    law, backwards = law_of(rule)
+    return law.name, law.id, backwards
+
+
+def look(labels: Labels, expansion: Expansion) -> Look:
+    """An expansion with the match of its rule."""
+    match = expansion.match
+    (value,) = match.outputs
+    where = _substitution(labels, match.binding)
+    definitions = {labels[value]: labels.node(expansion.root)}
+    definitions |= {labels[v]: labels.node(node) for v, node in expansion.inner}
+    return Look(labels[value], *use_of(match.rule), where, definitions)
+
+
+def place(labels: Labels, view: View, match: Match) -> Place:
+    """The site of a match; an output that only exists in an expansion belongs to the first that holds it."""
+    inside = {labels[o]: labels[view.owners[o][0][0]] for o in match.outputs if o in view.owners}
+    return Place(tuple(labels[o] for o in match.outputs), inside, _substitution(labels, match.binding))
+
+
+def changes(labels: Labels, before: Model, after: Model) -> dict[str, str]:
+    """The definitions that are new in a table."""
+    changed = {v: n for v, n in after.nodes.items() if before.nodes.get(v) != n}
+    return {labels[v]: labels.node(n) for v, n in changed.items()}
+
+
+def weights(labels: Labels, values: Values, folded: Mapping[str, int]) -> dict[str, str]:
+    """Computed initializers: the value that each holds, and its type."""
+    return {name: f"{labels[value]}: {values.types[value]}" for name, value in folded.items()}
+
+
+def _substitution(labels: Labels, binding: Binding) -> Substitution:
+    return Substitution(
+        {name: labels[value] for name, value in binding.tensors.items()},
+        {name: _plain(value) for name, value in binding.names.items()},
+        {name: _plain(value) for name, value in binding.blocks.items()},
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Expression):
+        return {"size": str(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    return value
+
+
+def difference(wanted: Any, given: Any, at: str = "") -> str | None:
+    """The first thing in which two descriptions differ, in words."""
+    if isinstance(wanted, Mapping) and isinstance(given, Mapping):
+        for name in dict.fromkeys([*wanted, *given]):
+            found = _entry_difference(wanted, given, name, at)
+            if found is not None:
+                return found
+        return None
+    return None if wanted == given else f"{at} is {_short(wanted)}, where the graph gives {_short(given)}"
+
+
+def _entry_difference(wanted: Mapping[str, Any], given: Mapping[str, Any], name: str, at: str) -> str | None:
+    place = f"{at} {name}".strip()
+    if name not in given:
+        return f"{place} is {_short(wanted[name])}, where the graph has no such thing"
+    if name not in wanted:
+        return f"{place} is missing"
+    return difference(wanted[name], given[name], place)
+
+
+def _short(value: Any, limit: int = 120) -> str:
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,191 @@
+"""The certificate as a file: plain records, their JSON, and reading that back without believing any of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from taso_py.errors import UsageError
+from taso_py.result import plain
+from taso_py.version import VERSION
+
+SCHEMA = "superopt.certificate/1"
+_WIDTH = 110
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """SHA-256 of a model file, and of each file that holds weights of it."""
+
+    sha256: str
+    external: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A rule as the certificate states it: whoever checks it needs no library."""
+
+    id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """What the names of a rule stand for: tensors, sizes and attributes, blocks of axes."""
+
+    tensors: Mapping[str, str]
+    names: Mapping[str, Any]
+    blocks: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A composite value looked through: by this law it is also ``definitions``, whose first entry is the value."""
+
+    value: str
+    rule: str
+    id: str
+    backwards: bool
+    substitution: Substitution
+    definitions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step's rule applies; ``inside`` names the composite that an output is only a part of."""
+
+    outputs: tuple[str, ...]
+    inside: Mapping[str, str]
+    substitution: Substitution
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rule applied at some places at once; ``gives`` are the definitions that are new in the graph."""
+
+    rule: str
+    id: str
+    backwards: bool
+    looks: tuple[Look, ...]
+    places: tuple[Place, ...]
+    gives: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """All that leads from the original to the optimised model.
+
+    ``weights`` are the initializers that were computed: name -> value and type.  ``freeze_initializers``: those
+    that a caller may override were taken for constants.
+    """
+
+    original: Digest
+    optimised: Digest
+    freeze_initializers: bool
+    metadata: Mapping[str, str]
+    rules: tuple[Law, ...]
+    steps: tuple[Step, ...]
+    weights: Mapping[str, str]
+
+    def to_json(self) -> str:
+        """The file's text: the same for the same run."""
+        head = {"schema": SCHEMA, "superopt_version": VERSION}
+        return _text(head | plain(self)) + "\n"
+
+
+def _text(value: Any, indent: int = 0) -> str:
+    """JSON in which whatever fits on a line stands on one."""
+    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if indent + len(flat) <= _WIDTH or not value or not isinstance(value, dict | list):
+        return flat
+    inner = "\n" + (indent + 1) * " "
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {_text(entry, indent + 1)}" for key, entry in value.items()]
+        return f"{{{inner}{f',{inner}'.join(lines)}\n{indent * ' '}}}"
+    return f"[{inner}{f',{inner}'.join(_text(entry, indent + 1) for entry in value)}\n{indent * ' '}]"
+
+
+def read(path: Path) -> Certificate:
+    """The certificate of a file; `UsageError` where it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no certificate: {error}") from None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise UsageError(f"{path} is no certificate of this version: its schema is not {SCHEMA}")
+    return _Reader(str(path)).certificate(content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Turns what JSON holds into records; everything else is a `UsageError` that says where it stands."""
+
+    at: str
+
+    def certificate(self, entry: Mapping[str, Any]) -> Certificate:
+        return Certificate(
+            self.digest(entry, "original"),
+            self.digest(entry, "optimised"),
+            self.get(entry, "freeze_initializers", bool),
+            self.texts(entry, "metadata"),
+            tuple(Law(*(r.text(e, k) for k in ("id", "name", "text"))) for r, e in self.entries(entry, "rules")),
+            tuple(r.step(e) for r, e in self.entries(entry, "steps")),
+            self.texts(entry, "weights"),
+        )
+
+    def digest(self, entry: Mapping[str, Any], name: str) -> Digest:
+        digest = self.get(entry, name, dict)
+        return Digest(self.text(digest, "sha256"), self.texts(digest, "external"))
+
+    def step(self, entry: Mapping[str, Any]) -> Step:
+        looks = tuple(r.look(e) for r, e in self.entries(entry, "looks"))
+        places = tuple(r.place(e) for r, e in self.entries(entry, "places"))
+        return Step(*self.use(entry), looks, places, self.texts(entry, "gives"))
+
+    def look(self, entry: Mapping[str, Any]) -> Look:
+        where, definitions = self.where(entry), self.texts(entry, "definitions")
+        return Look(self.text(entry, "value"), *self.use(entry), where, definitions)
+
+    def place(self, entry: Mapping[str, Any]) -> Place:
+        outputs = self.get(entry, "outputs", list)
+        self.demand(all(isinstance(o, str) for o in outputs), "outputs", "texts")
+        return Place(tuple(outputs), self.texts(entry, "inside"), self.where(entry))
+
+    def use(self, entry: Mapping[str, Any]) -> tuple[str, str, bool]:
+        return self.text(entry, "rule"), self.text(entry, "id"), self.get(entry, "backwards", bool)
+
+    def where(self, entry: Mapping[str, Any]) -> Substitution:
+        where = self.get(entry, "substitution", dict)
+        names, blocks = self.get(where, "names", dict), self.get(where, "blocks", dict)
+        return Substitution(self.texts(where, "tensors"), names, blocks)
+
+    def entries(self, entry: Mapping[str, Any], name: str) -> list[tuple[_Reader, Mapping[str, Any]]]:
+        found = self.get(entry, name, list)
+        self.demand(all(isinstance(e, dict) for e in found), name, "objects")
+        return [(_Reader(f"{self.at}: {name}[{k}]"), e) for k, e in enumerate(found)]
+
+    def text(self, entry: Mapping[str, Any], name: str) -> str:
+        return self.get(entry, name, str)
+
+    def texts(self, entry: Mapping[str, Any], name: str) -> Mapping[str, str]:
+        texts = self.get(entry, name, dict)
+        self.demand(all(isinstance(t, str) for t in texts.values()), name, "texts")
+        return texts
+
+    def get(self, entry: Mapping[str, Any], name: str, kind: type[T]) -> T:
+        value = entry.get(name)
+        if not isinstance(value, kind):
+            raise UsageError(f"{self.at}: {name} is missing or no {kind.__name__}; write the certificate again")
+        return value
+
+    def demand(self, holds: bool, name: str, what: str) -> None:
+        if not holds:
+            raise UsageError(f"{self.at}: {name} holds something else than {what}; write the certificate again")

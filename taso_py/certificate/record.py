@@ -1,0 +1,116 @@
+"""Writing a certificate: the winner's trail is walked once more, and every step of it described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from taso_py.certificate import describe
+from taso_py.certificate.describe import Labels
+from taso_py.certificate.digest import digest
+from taso_py.certificate.document import Certificate, Law, Step
+from taso_py.errors import SuperoptError
+from taso_py.graph.model import Model, Node
+from taso_py.onnx_io.contract import PROVENANCE
+from taso_py.onnx_io.export import folded_weights
+from taso_py.onnx_io.load import Loaded
+from taso_py.rules.rule import Rule
+from taso_py.search.canonical import Canonical
+from taso_py.search.matcher import Match
+from taso_py.search.moves import Applied
+from taso_py.search.rewriter import rewrite_all
+from taso_py.search.view import Expansion, View
+
+Look = tuple[int, Expansion]
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """What a search did on its way from the original to ``model``, and ``exported``, the ONNX model of that."""
+
+    source: Path | onnx.ModelProto
+    loaded: Loaded
+    canonical: Canonical
+    applied: tuple[Applied, ...] = ()
+    model: Model | None = None
+    exported: ir.Model | None = None
+    freeze_initializers: bool = False
+
+    def certificate(self, optimised: Path | onnx.ModelProto) -> str:
+        """The certificate's text; without steps when the result is the original."""
+        made = _Record(self)
+        model = made.walk()
+        if self.model is not None and model.nodes != self.model.nodes:
+            raise SuperoptError("the steps on record do not lead to the model that was written; please report this")
+        folded = folded_weights(self.exported) if self.exported is not None else {}
+        metadata = self.exported.metadata_props if self.exported is not None else {}
+        return Certificate(
+            digest(self.source),
+            digest(optimised),
+            self.freeze_initializers,
+            {key: text for key, text in metadata.items() if key.startswith(PROVENANCE)},
+            tuple(Law(law.id, law.name, law.text()) for law in made.laws.values()),
+            tuple(made.steps),
+            describe.weights(made.labels, self.loaded.values, folded),
+        ).to_json()
+
+
+@dataclass(slots=True)
+class _Record:
+    trail: Trail
+    labels: Labels = field(init=False)
+    laws: dict[str, Rule] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.labels = Labels.of(self.trail.loaded.values)
+
+    def walk(self) -> Model:
+        """Every step again, described; the table after the last."""
+        loaded = self.trail.loaded
+        view = View.of(loaded.model, self.trail.canonical.expand, loaded.folder.value)
+        for matches in self.trail.applied:
+            step = rewrite_all(view, matches)
+            if step is None:
+                raise SuperoptError(f"rule {matches[0].rule.name} cannot be applied again; please report this")
+            self._describe(view, matches, step.model)
+            view = view.after(step.model)
+        return view.model
+
+    def _describe(self, view: View, matches: Applied, after: Model) -> None:
+        looks = list(dict.fromkeys([*_owned(view, matches), *_seen_through(view, matches)]))
+        for rule in (matches[0].rule, *(expansion.match.rule for _, expansion in looks)):
+            law, _ = describe.law_of(rule)
+            self.laws.setdefault(law.id, law)
+        self.steps.append(
+            Step(
+                *describe.use_of(matches[0].rule),
+                tuple(describe.look(self.labels, expansion) for _, expansion in looks),
+                tuple(describe.place(self.labels, view, match) for match in matches),
+                describe.changes(self.labels, view.model, after),
+            )
+        )
+
+
+def _owned(view: View, matches: Sequence[Match]) -> Iterator[Look]:
+    """The expansions that a rewrite makes real because an output is inside."""
+    return (view.owners[o][0] for match in matches for o in match.outputs if o in view.owners)
+
+
+def _seen_through(view: View, matches: Sequence[Match]) -> Iterator[Look]:
+    """The expansions in which a left side found what the table does not say."""
+    for value, node in (placed for match in matches for placed in match.placed):
+        held = view.model.nodes.get(value)
+        if held is not None and not _same(held, node):
+            yield value, next(e for e in view.expansions(value) if _same(e.root, node))
+
+
+def _same(one: Node, other: Node) -> bool:
+    """Whether two nodes are the same but for the order of a commutative operator's operands."""
+    if one.operator != other.operator:
+        return False
+    return one.inputs == other.inputs or (bool(one.operator.commutative) and one.inputs == other.inputs[::-1])

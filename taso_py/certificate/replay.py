@@ -1,0 +1,151 @@
+"""Replaying a certificate: from the original's table, by rules that stand in the certificate itself.
+
+Every step is found again by the matcher at the place that the certificate names, with every condition decided there,
+applied by the rewriter, and described; the description must be the certificate's, word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from taso_py.certificate import describe
+from taso_py.certificate.describe import Labels
+from taso_py.certificate.document import Certificate, Law, Look, Place, Step
+from taso_py.errors import CertificateError, RuleError, TypingError
+from taso_py.graph.model import Model
+from taso_py.onnx_io.load import Loaded
+from taso_py.result import plain
+from taso_py.rules.parser import parse_rules
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import Application
+from taso_py.search.canonical import bare, expansion, nothing
+from taso_py.search.matcher import Match, Matcher, matcher
+from taso_py.search.rewriter import rewrite_all
+from taso_py.search.view import Expansion, View
+
+_TRIES = 1000
+"""Matches at one place that are compared with the certificate's."""
+
+T = TypeVar("T")
+
+
+def read_law(law: Law) -> Rule:
+    """The rule that a certificate states; `CertificateError` unless its text is a rule with that id."""
+    try:
+        rules = parse_rules(law.text, f"rule {law.name}")
+    except RuleError as error:
+        raise CertificateError(f"rule {law.name} of the certificate cannot be read: {error}") from None
+    if len(rules) != 1 or rules[0].name != law.name:
+        raise CertificateError(f"rule {law.name} of the certificate has the text of something else")
+    if rules[0].id != law.id:
+        raise CertificateError(f"rule {law.name} of the certificate is not the one with id {law.id}: it was altered")
+    return rules[0]
+
+
+@dataclass(slots=True)
+class Replay:
+    """The table after the steps so far."""
+
+    loaded: Loaded
+    laws: Mapping[str, Rule]
+    labels: Labels = field(init=False)
+    view: View = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = Labels.of(self.loaded.values)
+        self.view = View.of(self.loaded.model, nothing, self.loaded.folder.value)
+
+    def run(self, certificate: Certificate) -> Model:
+        """The table after the last step; `CertificateError` names the first that does not hold."""
+        count = len(certificate.steps)
+        for number, step in enumerate(certificate.steps, 1):
+            try:
+                self._step(step)
+            except CertificateError as error:
+                raise CertificateError(f"step {number} of {count} ({step.rule}): {error}") from None
+            except TypingError as error:
+                raise CertificateError(f"step {number} of {count} ({step.rule}) cannot be made: {error}") from None
+        return self.view.model
+
+    def _step(self, step: Step) -> None:
+        view = self._looking(step)
+        compiled = self._matcher(step)
+        matches = [self._match(compiled, view, place) for place in step.places]
+        made = rewrite_all(view, matches) if matches else None
+        if made is None:
+            raise CertificateError("it changes nothing, or closes a cycle")
+        _require_same(step.gives, describe.changes(self.labels, self.view.model, made.model))
+        self.view = self.view.after(made.model)
+
+    def _matcher(self, use: Step | Look) -> Matcher:
+        law = self.laws.get(use.id)
+        if law is None or law.name != use.rule:
+            raise CertificateError(f"the certificate states no rule {use.rule} with id {use.id}")
+        if use.backwards and law.arrow != "==":
+            raise CertificateError(f"rule {use.rule} holds in one direction only")
+        rule = law.reversed() if use.backwards else law
+        if rule.unbound():
+            raise CertificateError(f"rule {use.rule} leaves {', '.join(sorted(rule.unbound()))} open in this direction")
+        try:
+            return matcher(rule)
+        except TypingError as error:
+            raise CertificateError(str(error)) from None
+
+    def _looking(self, step: Step) -> View:
+        """The table with the composites looked through that the step says."""
+        given: dict[int, tuple[Expansion, ...]] = {}
+        for entry in step.looks:
+            value = self._id(entry.value)
+            given[value] = (*given.get(value, ()), self._expansion(entry, value))
+        view = self.view.looking_through(given) if given else self.view
+        for output, owner in ((o, w) for place in step.places for o, w in place.inside.items()):
+            value, chosen = self._id(output), self._id(owner)
+            if value in view.owners:
+                view.owners[value] = tuple(sorted(view.owners[value], key=lambda entry: entry[0] != chosen))
+        return view
+
+    def _expansion(self, entry: Look, value: int) -> Expansion:
+        if value not in self.view.model.nodes or value in self.loaded.values.constant:
+            raise CertificateError(f"{entry.value} is computed by nothing that could be looked through")
+        compiled = self._matcher(entry)
+        if not isinstance(compiled.rule.right.resolve(compiled.rule.right.outputs[0]), Application):
+            raise CertificateError(f"rule {entry.rule} gives {entry.value} no definition")
+        found = (expansion(self.view, m) for m in compiled.matches_on(bare(self.view), (value,)))
+        otherwise = f"rule {entry.rule} does not say what {entry.value} is made of"
+        return self._chosen(entry, found, describe.look, otherwise)
+
+    def _match(self, compiled: Matcher, view: View, place: Place) -> Match:
+        outputs = [self._id(o) for o in place.outputs]
+        found = compiled.matches_on(view, outputs)
+        otherwise = f"it does not match at {', '.join(place.outputs)}"
+        return self._chosen(place, found, lambda labels, match: describe.place(labels, view, match), otherwise)
+
+    def _chosen(
+        self, wanted: Look | Place, found: Iterable[T], say: Callable[[Labels, T], Look | Place], otherwise: str
+    ) -> T:
+        """What the certificate means among what the matcher found."""
+        nearest: str | None = None
+        for candidate in islice(found, _TRIES):
+            # Describing names what is new: only the names of the right one are kept.
+            labels = self.labels.copy()
+            unlike = describe.difference(plain(wanted), plain(say(labels, candidate)))
+            if unlike is None:
+                self.labels = labels
+                return candidate
+            nearest = nearest or unlike
+        raise CertificateError(nearest or otherwise)
+
+    def _id(self, label: str) -> int:
+        value = self.labels.ids.get(label)
+        if value is None:
+            raise CertificateError(f"there is no value {label} at this point")
+        return value
+
+
+def _require_same(wanted: Mapping[str, str], given: Mapping[str, str]) -> None:
+    unlike = describe.difference(wanted, given)
+    if unlike is not None:
+        raise CertificateError(unlike)

@@ -1,0 +1,298 @@
+"""What a rule's clauses say of its names: menus, declared shapes and conditions, with symbols for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from taso_py.errors import TypingError
+from taso_py.graph.sizes import Expression, Size, symbol, symbols
+from taso_py.graph.types import TensorType
+from taso_py.ops.comparison import Where
+from taso_py.prove.arithmetic import Context, Guard
+from taso_py.prove.reals import Real
+from taso_py.prove.shapes import POOLS, SPATIAL, Shapes
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import (
+    Application,
+    AttributeExpression,
+    Axis,
+    Binary,
+    Block,
+    Call,
+    Comparison,
+    Declaration,
+    Membership,
+    Name,
+    Predicate,
+    Product,
+    Quantity,
+    Term,
+    Variable,
+    names_in,
+)
+from taso_py.rules.unify import Binding, Unbound, decide
+
+BLOCKS = (0, 1, 2)
+"""Numbers of axes for which a block stands in proofs: every further one behaves like the second."""
+
+
+@dataclass(slots=True)
+class _Binding(Binding):
+    """A binding that decides max(a, b) by a choice where symbols leave it open."""
+
+    greater: Callable[[Any, Any], bool] = lambda a, b: True
+
+    def value(self, expression: AttributeExpression) -> Any:
+        if isinstance(expression, Call) and expression.function in ("max", "min"):
+            left, right = (self.value(a) for a in expression.arguments)
+            return left if self.greater(left, right) == (expression.function == "max") else right
+        return Binding.value(self, expression)
+
+
+@dataclass(slots=True)
+class Declared:
+    """What a rule's clauses say: menus, declared shapes and conditions, with symbols for all sizes."""
+
+    rule: Rule
+    shapes: Shapes
+    binding: _Binding = field(default_factory=_Binding)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    digits: dict[tuple[str, int], tuple[Size, ...]] = field(default_factory=dict)
+    done: dict[Term, TensorType] = field(default_factory=dict)
+    column: Size | None = None
+    reals: list[Real] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.binding.greater = self._greater
+
+    @property
+    def context(self) -> Context:
+        """What is assumed so far."""
+        return Context(tuple(dict.fromkeys(self.shapes.assumptions)))
+
+    def decide(self, difference: Size) -> bool | None:
+        """Whether a difference of sizes is >= 0."""
+        if any(n.startswith("@") for n in symbols(difference)):
+            return None
+        context = self.context
+        if context.implies(Guard(difference, ">=")):
+            return True
+        return False if context.implies(Guard(-difference - 1, ">=")) else None
+
+    def _greater(self, left: Any, right: Any) -> bool:
+        """Whether left >= right, chosen and assumed where it is open."""
+        known = decide(left, ">=", right)
+        if known is not None:
+            return known
+        chosen = self.shapes.choices.pick((True, False))
+        if _real(left - right):
+            self.reals.append(Real(left - right, ">=") if chosen else Real(right - left, ">"))
+        else:
+            self.shapes.assumptions.append(Guard(left - right if chosen else right - left - 1, ">="))
+        return chosen
+
+    def _value(self, expression: AttributeExpression) -> Any:
+        try:
+            return self.binding.value(expression)
+        except Unbound:
+            return None
+
+    # ---- menus and equations ---------------------------------------------------------------------------------------
+
+    def _menus(self) -> None:
+        members = [*self.rule.choices, *(c for c in self.rule.conditions if isinstance(c, Membership))]
+        for member in members:
+            if not any(names_in(e) for e in member.menu):
+                options = [self.binding.value(e) for e in member.menu]
+                self.binding.names[member.variable] = self.shapes.choices.pick(options)
+
+    def _equations(self) -> None:
+        """Conditions that pin a name, a == b or a % b == 0, as values of names, so that types agree in form."""
+        order = [c for c in self.rule.conditions if isinstance(c, Comparison) and c.relation == "=="]
+        for c in order:
+            if isinstance(c.left, Binary) and c.left.operation == "%" and c.right == Quantity(0):
+                self._multiple(c.left.left, c.left.right)
+
+    def _multiple(self, whole: AttributeExpression, divisor: AttributeExpression) -> None:
+        """name % divisor == 0, or (name - other) % divisor == 0."""
+        base: Size = 0
+        target = whole
+        if isinstance(whole, Binary) and whole.operation == "-":
+            target = whole.left
+            base = self._sized(whole.right)
+        if not isinstance(target, Name) or target.name in self.binding.names:
+            return
+        step = self._sized(divisor)
+        if base == 0:
+            value: Size = self.shapes.product(self.shapes.size(f"{target.name}/"), step)
+        else:
+            above = any(
+                isinstance(c, Comparison) and c.left == target and c.relation == ">=" and c.right == whole.right  # type: ignore[union-attr]
+                for c in self.rule.conditions
+            )
+            quotient = self.shapes.size(f"{target.name}/") if above else symbol(f"~{target.name}/")
+            value = base + step * quotient
+            if not above:
+                self.shapes.assumptions.append(Guard(value, ">="))
+        self.binding.names[target.name] = value
+
+    def _sized(self, expression: AttributeExpression) -> Size:
+        for name in sorted(names_in(expression)):
+            if name not in self.binding.names:
+                least = int(self._field_of(name) in ("dilations", "strides", "kernel_shape", "group", "blocksize"))
+                self.binding.names[name] = self.shapes.size(name, least)
+        value = self.binding.value(expression)
+        assert isinstance(value, int | Expression)
+        return value
+
+    def _field_of(self, name: str) -> str:
+        """The attribute in whose list or value a name stands on the left."""
+        for a in self.rule.left.applications():
+            for field_name, e in a.attributes:
+                if name in names_in(e):
+                    return field_name
+        return ""
+
+    # ---- declared shapes -------------------------------------------------------------------------------------------
+
+    def _declared(self, declaration: Declaration) -> None:
+        dims: list[Size] = []
+        for axis in declaration.axes:
+            dims.extend(self._axis(declaration.variable, len(dims), axis))
+        self.types[declaration.variable] = self._tensor(declaration.variable, tuple(dims))
+
+    def _axis(self, variable: str, place: int, axis: Axis) -> tuple[Size, ...]:
+        if isinstance(axis, Block):
+            if axis.name not in self.binding.blocks:
+                self.binding.blocks[axis.name] = self._block(axis.name)
+            dims: tuple[Size, ...] = self.binding.blocks[axis.name]
+            return self.shapes.narrowed(dims) if axis.broadcast else dims
+        factors = axis.factors if isinstance(axis, Product) else (axis,)
+        sizes = [self._name_sized(f) for f in factors]
+        if len(sizes) > 1:
+            self.digits[variable, place] = tuple(s for s in sizes if s != 1)
+        return (self.shapes.product(*sizes),)
+
+    def _block(self, name: str) -> tuple[Size, ...]:
+        rank = self.binding.ranks.get(name)
+        count = self.shapes.choices.pick(BLOCKS) if rank is None else rank
+        if self._pointwise_only():
+            count = min(count, 1)
+            return tuple(self.shapes.choices.pick((1, self._column())) for _ in range(count))
+        spatial = self._spatial(name)
+        if spatial:
+            count = self.shapes.choices.pick(spatial)
+        return self.shapes.sizes(name, count, int(bool(spatial) and self._is_kernel(name)))
+
+    def _is_kernel(self, name: str) -> bool:
+        return any(d.axes and isinstance(d.axes[-1], Block) and d.axes[-1].name == name for d in self.rule.declarations)
+
+    def _spatial(self, name: str) -> Sequence[int]:
+        """Numbers of axes of a block that windows slide over."""
+        for a in self.rule.left.applications():
+            if a.operator.onnx in POOLS | {"Conv", "ConvTranspose"}:
+                for v in a.arguments:
+                    declared = next((d for d in self.rule.declarations if v == Variable(d.variable)), None)
+                    if declared and any(isinstance(x, Block) and x.name == name for x in declared.axes):
+                        plain = sum(not isinstance(x, Block) for x in declared.axes)
+                        return tuple(n + 2 - plain for n in SPATIAL)
+        return ()
+
+    def _name_sized(self, expression: AttributeExpression) -> Size:
+        for name in sorted(names_in(expression)):
+            self._pin(name)
+        value = self.binding.value(expression)
+        assert isinstance(value, int | Expression)
+        return value
+
+    def _pin(self, name: str) -> None:
+        if name in self.binding.names:
+            return
+        for c in self.rule.conditions:
+            if isinstance(c, Comparison) and c.relation == "==":
+                for this, other in ((c.left, c.right), (c.right, c.left)):
+                    if this == Name(name) and not isinstance(other, Call):
+                        self.binding.names[name] = self._sized(other)
+                        return
+        kernel = 1 if name in self._kernel_names() else 0
+        self.binding.names[name] = self.shapes.size(name, kernel)
+
+    def _kernel_names(self) -> set[str]:
+        """Names of the spatial sizes of convolution weights, which are positive."""
+        weights = {
+            a.arguments[1].name
+            for s in (self.rule.left,)
+            for a in s.applications()
+            if a.operator.onnx in ("Conv", "ConvTranspose") and isinstance(a.arguments[1], Variable)
+        }
+        found: set[str] = set()
+        for d in self.rule.declarations:
+            if d.variable in weights:
+                for axis in d.axes[2:]:
+                    found |= set() if isinstance(axis, Block | Product) else names_in(axis)
+        return found
+
+    def _tensor(self, name: str, shape: tuple[Size, ...]) -> TensorType:
+        conditions = [a.arguments[0] for a in self.rule.left.applications() if a.operator is Where]
+        sources = {v for c in conditions for v in _variables(c)}
+        return TensorType("bool" if name in sources else "float32", shape)
+
+    def _pointwise_only(self) -> bool:
+        sides = (self.rule.left, self.rule.right)
+        return all(a.operator.pointwise for s in sides for a in s.applications())
+
+    def _column(self) -> Size:
+        """The size of the one axis on which laws of pointwise operators are proved: every axis behaves alike."""
+        if self.column is None:
+            self.column = self.shapes.size("d")
+        return self.column
+
+    # ---- conditions ------------------------------------------------------------------------------------------------
+
+    def _condition(self, c: Comparison | Membership | Predicate) -> None:
+        if isinstance(c, Membership):
+            menu = [self.binding.value(e) for e in c.menu]
+            if self.binding.names.get(c.variable) not in menu:
+                raise TypingError("outside its menu")
+        elif isinstance(c, Comparison):
+            self._compared(c)
+
+    def _compared(self, c: Comparison) -> None:
+        if isinstance(c.left, Call) and c.left.function == "least" and c.relation in (">=", "=="):
+            right = self.binding.value(c.right)
+            entries = self.binding.value(c.left.arguments[0])
+            self.shapes.assumptions += [Guard(v - right, ">=") for v in entries]
+            return
+        left, right = self.binding.value(c.left), self.binding.value(c.right)
+        if any(not isinstance(v, int | Expression) for v in (left, right)):
+            if not self.binding.holds(c):
+                raise TypingError("a condition does not hold")
+            return
+        if _real(left - right):
+            swap = c.relation in ("<", "<=")
+            kind = {"<": ">", "<=": ">="}.get(c.relation, c.relation)
+            self.reals.append(Real(right - left if swap else left - right, kind))
+            return
+        g = {
+            "==": Guard(left - right, "=="), "!=": Guard(left - right, "!="), "<": Guard(right - left - 1, ">="),
+            "<=": Guard(right - left, ">="), ">": Guard(left - right - 1, ">="), ">=": Guard(left - right, ">="),
+        }[c.relation]  # fmt: skip
+        if g.decided is False:
+            raise TypingError("a condition does not hold")
+        self.shapes.assumptions.append(g)
+
+
+def _real(value: Any) -> bool:
+    return isinstance(value, Expression) and any(n.startswith("@") for n in symbols(value))
+
+
+def is_symbol(value: Size) -> bool:
+    return isinstance(value, Expression) and len(symbols(value)) == 1 and value == symbol(next(iter(symbols(value))))
+
+
+def _variables(term: Term) -> set[str]:
+    if isinstance(term, Application):
+        return set().union(*map(_variables, term.arguments))
+    return {term.name} if isinstance(term, Variable) else set()

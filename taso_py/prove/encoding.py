@@ -1,0 +1,140 @@
+"""Sizes and guards as linear Z3 terms.
+
+A monomial of several symbols is one unknown to Z3, so every question is linear; products of known facts that speak
+of such monomials are added.  That can only lose proofs, never make one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+
+import z3
+
+from taso_py.graph.sizes import (
+    Atom,
+    Entry,
+    Expression,
+    Floor,
+    Image,
+    Monomial,
+    Size,
+    Symbol,
+)
+from taso_py.prove.arithmetic import Context, Guard, between
+
+_MOST_PRODUCTS = 400
+
+
+class Encoder:
+    """Sizes as linear Z3 terms; nonlinear monomials, floors and table entries are unknowns with facts."""
+
+    def __init__(self, context: Context) -> None:
+        self.known = context
+        self.monomials: dict[Monomial, None] = {}
+        self.side: list[z3.BoolRef] = []
+        self.nonnegative: dict[Size, None] = {}
+
+    def context(self) -> list[z3.BoolRef]:
+        """The assumptions."""
+        found = [self.assumed(g) for g in self.known.assumptions]
+        for name, extent in self.known.bounds.items():
+            index = Expression((((Symbol(name),), 1),))
+            found += [self.guard(g) for g in between(index, extent)]
+        return found
+
+    def assumed(self, g: Guard) -> z3.BoolRef:
+        """A guard that holds, so that products with it may be used."""
+        if g.kind == ">=":
+            self.nonnegative.setdefault(g.value)
+        return self.guard(g)
+
+    def guard(self, g: Guard) -> z3.BoolRef:
+        """A guard."""
+        self.size(g.value)
+        return _z3_guard(g)
+
+    def size(self, size: Size) -> z3.ArithRef:
+        """An integer expression."""
+        if not isinstance(size, int):
+            for monomial, _ in size.terms:
+                if monomial and monomial not in self.monomials:
+                    self.monomials[monomial] = None
+                    for atom in monomial:
+                        self._atom(atom)
+        return _linear(size)
+
+    def _atom(self, atom: Atom) -> None:
+        me = Expression((((atom,), 1),))
+        match atom:
+            case Floor(numerator, denominator):
+                rest = numerator - me * denominator
+                for g in (Guard(rest, ">="), Guard(denominator - rest - 1, ">=")):
+                    self.nonnegative.setdefault(g.value)
+                    self.side.append(self.guard(g))
+            case Entry(table, index):
+                here, at = self.size(me), self.size(index)
+                self.side.append(z3.Or(*(z3.And(at == k, here == v) for k, v in enumerate(table))))
+            case Image(_, extent, _):
+                for g in between(me, extent):
+                    self.nonnegative.setdefault(g.value)
+                    self.side.append(self.guard(g))
+            case Symbol(name):
+                if name in self.known.bounds:
+                    low, high = between(me, self.known.bounds[name])
+                    self.nonnegative.setdefault(low.value)
+                    self.nonnegative.setdefault(high.value)
+                elif self.known.natural(name):
+                    self.nonnegative.setdefault(me)
+                    self.side.append(self.size(me) >= 0)
+
+    def facts(self) -> list[z3.BoolRef]:
+        """Definitions of the unknowns, and products of non-negative values over the monomials in use."""
+        for _ in range(2):
+            wide = [m for m in self.monomials if len(m) > 1]
+            inside = {a for m in wide for a in m}
+            linear = [e for e in self.nonnegative if _touches(e, inside)]
+            before = len(self.side)
+            atoms = [Expression((((a,), 1),)) for a in inside if self._natural(a)]
+            pairs = itertools.chain(itertools.product(atoms, linear), itertools.combinations(linear, 2))
+            for a, b in itertools.islice(pairs, _MOST_PRODUCTS):
+                product = a * b
+                if not isinstance(product, int) and self._covered(product):
+                    self.side.append(self.guard(Guard(product, ">=")))
+            if len(self.side) == before:
+                break
+        return self.side
+
+    def _natural(self, atom: Atom) -> bool:
+        return isinstance(atom, Symbol) and self.known.natural(atom.name)
+
+    def _covered(self, product: Expression) -> bool:
+        """Whether some monomial of several symbols is in use and no more than one is new."""
+        wide = [m for m, _ in product.terms if len(m) > 1]
+        known = sum(m in self.monomials for m in wide)
+        return known > 0 and len(wide) - known <= 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _linear(size: Size) -> z3.ArithRef:
+    """A polynomial with an unknown for every monomial."""
+    if isinstance(size, int):
+        return z3.IntVal(size)
+    return z3.Sum(*(c * _unknown(m) if m else z3.IntVal(c) for m, c in size.terms))
+
+
+@lru_cache(maxsize=1 << 16)
+def _unknown(monomial: Monomial) -> z3.ArithRef:
+    return z3.Int("*".join(map(str, monomial)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _z3_guard(g: Guard) -> z3.BoolRef:
+    value = _linear(g.value)
+    return {">=": lambda: value >= 0, "==": lambda: value == 0, "!=": lambda: value != 0}[g.kind]()
+
+
+def _touches(expression: Size, atoms: set[Atom]) -> bool:
+    if isinstance(expression, int):
+        return False
+    return all(len(m) <= 2 for m, _ in expression.terms) and any(a in atoms for m, _ in expression.terms for a in m)

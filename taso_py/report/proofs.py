@@ -1,0 +1,168 @@
+"""What is known of rules, in words: the outcome of `superopt verify`, and the proof of one rule."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taso_py.report.content import Table
+from taso_py.rules.lock import Finding, Record, expected
+
+_LONGEST = 240
+SCHEMA = "superopt.verify/1"
+_SPECIALS = {
+    "kept": "stay as they are",
+    "changed": "may change: seen in ONNX Runtime",
+    "open": "may change: not seen to, but the operations differ",
+}
+_KINDS = {
+    "move": "move (elements are copied; any type, bit for bit)",
+    "ring": "ring (sums and products; integers too)",
+    "real": "real (floating point only)",
+}
+_ROLES = {
+    "necessary": "necessary (false without it)",
+    "droppable": "not needed (proved without it)",
+    "undecided": "undecided",
+}
+
+
+def verdict_text(record: Record) -> str:
+    """The verdict in one line."""
+    match record.verdict:
+        case "proved":
+            sizes = "all sizes" if record.limit is None else f"sizes up to {record.limit}"
+            ranks = "" if record.ranks is None else f" and up to {record.ranks} axes"
+            facts = f", facts: {', '.join(record.facts)}" if record.facts else ""
+            return f"proved for {sizes}{ranks}: {record.method}, {_number(record.cases, 'case')}{facts}"
+        case "refuted":
+            return f"refuted at {(record.counterexample or {}).get('shapes', '')}"
+        case _:
+            return f"unknown: {record.why}"
+
+
+def verification_text(findings: Sequence[Finding], seconds: float) -> str:
+    """The table of files, everything that is not as expected, and the sum."""
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+
+    from taso_py.report.terminal import render, table
+
+    parts: list[RenderableType] = [table(_files(findings))]
+    # What follows a colon is the goal that was left over, another one for every rule.
+    reasons = Counter(f.record.why.partition(": ")[0] for f in findings if f.record.verdict == "unknown")
+    if reasons:
+        rows = tuple((str(count), why) for why, count in reasons.most_common())
+        parts += [Text(""), table(Table("Unknown", ("rules", "reason"), rows, frozenset({0})))]
+    wrong = [f for f in findings if not f.as_expected]
+    parts += [Text(line) for line in ("", *map(_complaint, wrong))] if wrong else []
+    looked_up = sum(f.recorded for f in findings)
+    verdict = "all as expected" if not wrong else f"{len(wrong)} not as expected"
+    parts.append(Text(f"{_number(len(findings), 'rule')}, {verdict}, {seconds:.1f} s ({looked_up} on record)"))
+    return render(Group(*parts))
+
+
+def shortened(text: str) -> str:
+    """One line of a length that can be read; JSON has the whole text."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _files(findings: Sequence[Finding]) -> Table:
+    by_file: dict[str, list[Finding]] = {}
+    for f in findings:
+        by_file.setdefault(Path(f.rule.file).name, []).append(f)
+    rows = [(file, *_counts(own)) for file, own in by_file.items()]
+    if len(rows) > 1:
+        rows.append(("all", *_counts(findings)))
+    header = ("file", "rules", "all sizes", "bounded", "refuted", "unknown", "s")
+    return Table("", header, tuple(rows), frozenset(range(1, len(header))))
+
+
+def _counts(findings: Sequence[Finding]) -> tuple[str, ...]:
+    counted = Counter(_column(f.record) for f in findings)
+    columns = ("all sizes", "bounded", "refuted", "unknown")
+    seconds = sum(f.seconds for f in findings)
+    return (str(len(findings)), *(str(counted[c] or "") for c in columns), f"{seconds:.0f}" if seconds >= 1 else "")
+
+
+def _column(record: Record) -> str:
+    if record.verdict != "proved":
+        return record.verdict
+    return "all sizes" if record.limit is None else "bounded"
+
+
+def _complaint(finding: Finding) -> str:
+    rule = finding.rule
+    place = f"{Path(rule.file).name}:{rule.line}"
+    return shortened(f"{place} {rule.name} should be {expected(rule)}, is {verdict_text(finding.record)}")
+
+
+def verification_json(findings: Sequence[Finding], seconds: float) -> str:
+    """Every verdict as one JSON object."""
+    counts = Counter(_column(f.record).replace(" ", "_") for f in findings)
+    names = ("all_sizes", "bounded", "refuted", "unknown")
+    head = {
+        "schema": SCHEMA,
+        "as_expected": all(f.as_expected for f in findings),
+        "seconds": round(seconds, 3),
+        "counts": {name: counts[name] for name in names},
+    }
+    return json.dumps({**head, "rules": [_entry(f) for f in findings]}, indent=2)
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
+    rule = finding.rule
+    return {
+        "name": rule.name,
+        "id": rule.id,
+        "file": rule.file,
+        "line": rule.line,
+        "expected": expected(rule),
+        "as_expected": finding.as_expected,
+        "status": finding.record.status,
+        "seconds": round(finding.seconds, 3),
+        "recorded": finding.recorded,
+        **finding.record.plain(),
+    }
+
+
+def proof_lines(record: Record | None) -> list[tuple[str, str]]:
+    """What is on record of a rule, as name and text."""
+    if record is None:
+        return [("proof", "none on record for the rule as it is now: run `superopt verify --update`")]
+    lines = [("verdict", verdict_text(record))]
+    if record.verdict == "proved":
+        lines += [
+            ("class", _KINDS.get(record.kind, record.kind)),
+            ("bits", "both sides are the same operations in the same order" if record.bitwise else "reassociating"),
+            ("NaN, Inf", _SPECIALS.get(record.nan, record.nan)),
+            *((f"when {text}", _ROLES.get(role, role)) for text, role in record.conditions),
+            ("witness", record.witness),
+        ]
+    return lines + list(_against(record.counterexample or {}))
+
+
+def _against(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, values in (found.get("inputs") or {}).items():
+        yield f"with {name}", json.dumps(values)
+    if found:
+        yield "left", _value(found["left"])
+        yield "right", _value(found["right"])
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def columns(lines: Iterable[tuple[str, str]]) -> str:
+    """Names and texts in two columns."""
+    pairs = list(lines)
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in pairs)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,156 @@
+"""Laws of operators whose number of operands or outputs varies: one rule for each number that occurs.
+
+No rule has symbolic arity, so these are written when they are needed.  They are rules like any other: matched,
+recorded and proved as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from taso_py.graph.model import Node
+from taso_py.ops.layout import Split
+from taso_py.ops.operator import Operator
+from taso_py.ops.slicing import Slice
+from taso_py.rules.parser import parse_rule
+from taso_py.rules.rule import Rule
+from taso_py.rules.unify import Binding
+from taso_py.search.matcher import Match, matcher
+from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
+from taso_py.search.view import View
+
+
+def expanding_laws(operator: Operator, operands: int) -> tuple[Rule, ...]:
+    """What an operator of variable arity is made of: `Operator.expand` as laws, for any attributes."""
+    if isinstance(operator, Split):
+        return (_piece_law(len(operator.split), operator.output),)
+    return _nesting_laws(operator, operands)
+
+
+@lru_cache(maxsize=4096)
+def _nesting_laws(operator: Operator, operands: int) -> tuple[Rule, ...]:
+    left = _call(operator, (f"x{k}" for k in range(operands)))
+    expansions = operator.expand(operands)
+    return tuple(parse_rule(f"rule {_name(operator)}: {left} => {_nested(e, operator)}") for e in expansions)
+
+
+def _name(operator: Operator) -> str:
+    return f"{operator.onnx.lower()}-variadic"
+
+
+def _nested(expansion: tuple[Operator, tuple[Any, ...]], whole: Operator) -> str:
+    operator, arguments = expansion
+    assert operator == whole or not fields(operator)
+    return _call(operator, (f"x{a}" if isinstance(a, int) else _nested(a, whole) for a in arguments))
+
+
+def _call(operator: Operator, arguments: Iterator[str]) -> str:
+    attributes = (f"{f.name}={f.name}" for f in fields(operator))
+    return f"{operator.onnx}({', '.join([*arguments, *attributes])})"
+
+
+@lru_cache(maxsize=1024)
+def _piece_law(pieces: int, output: int) -> Rule:
+    sizes = [f"m{k}" for k in range(pieces)]
+    begin, end = _sum(sizes[:output]), _sum(sizes[: output + 1])
+    return parse_rule(
+        f"rule split-variadic: Split(x, axis=rank(p), split=[{', '.join(sizes)}], output={output})"
+        f" => Slice(x, axes=[rank(p)], starts=[{begin}], ends=[{end}], steps=[1]) for x[*p, {_sum(sizes)}, *q]"
+    )
+
+
+def _sum(terms: Sequence[str]) -> str:
+    return " + ".join(terms) or "0"
+
+
+@lru_cache(maxsize=1024)
+def _flat_law(operator: Operator, widths: tuple[int, ...]) -> Rule:
+    """``widths``: for each operand the number of operands that it has itself; 0 for any other operand."""
+    names = (f"x{k}" for k in count())
+    nested, flat = [], []
+    for width in widths:
+        inner = [next(names) for _ in range(width or 1)]
+        nested.append(_call(operator, iter(inner)) if width else inner[0])
+        flat += inner
+    return parse_rule(f"rule {_name(operator)}: {_call(operator, iter(nested))} => {_call(operator, iter(flat))}")
+
+
+def flatten(view: View, value: int) -> Rewrite | None:
+    """f(f(a, b), c) as f(a, b, c) for an operator of variable arity, where nothing else needs f(a, b)."""
+    model = view.model
+    node = model.nodes[value]
+    if not node.operator.expand(3):
+        return None
+    widths = []
+    for i in node.inputs:
+        inner = model.nodes.get(i) if i is not None else None
+        alone = inner is not None and inner.operator == node.operator and view.users.get(i or 0, ()) == (value,)
+        widths.append(len(inner.inputs) if inner is not None and alone else 0)
+    if not any(width > 1 for width in widths):
+        return None
+    found = matcher(_flat_law(node.operator, tuple(widths))).matches_on(view, (value,))
+    match = next(found, None)
+    return None if match is None else rewrite(view, match)
+
+
+def split_of_slices(view: View, value: int) -> Rewrite | None:
+    """If the slices of one tensor along one axis are its consecutive parts, the outputs of one Split in their place."""
+    node = view.model.nodes.get(value)
+    if node is None or not isinstance(node.operator, Slice) or len(node.operator.axes) != 1 or node.inputs[0] is None:
+        return None
+    source, axis = node.inputs[0], node.operator.axes[0]
+    parts: dict[tuple[int, int], list[int]] = {}
+    for user in view.users.get(source, ()):
+        part = _part(view.model.nodes.get(user), axis)
+        if part is not None and user not in view.values.constant:
+            parts.setdefault(part, []).append(user)
+    ordered = sorted(parts)
+    dims = view.model.type(source).dims
+    if len(ordered) < 2 or not _covers(ordered, dims[axis]):
+        return None
+    # What the matcher would bind; searching among so many alike outputs takes longer than the rewrite.
+    sizes = {f"m{k}": end - start for k, (start, end) in enumerate(ordered)}
+    binding = Binding({"x": source}, sizes, {"p": dims[:axis], "q": dims[axis + 1 :]})
+    law = _cutting_law(len(ordered))
+    rows = _rows([parts[part] for part in ordered])
+    return rewrite_all(view, [Match(law, binding, users, frozenset(users)) for users in rows])
+
+
+def _rows(columns: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """Tuples with one entry of each column, until every entry has been in one."""
+    for k in range(max(map(len, columns))):
+        yield tuple(column[min(k, len(column) - 1)] for column in columns)
+
+
+@lru_cache(maxsize=1024)
+def _cutting_law(pieces: int) -> Rule:
+    sizes = [f"m{k}" for k in range(pieces)]
+    cuts = (
+        f"Slice(x, axes=[rank(p)], starts=[{_sum(sizes[:k])}], ends=[{_sum(sizes[: k + 1])}], steps=[1])"
+        for k in range(pieces)
+    )
+    split = f"axis=rank(p), split=[{', '.join(sizes)}]"
+    outputs = (f"Split(x, {split}, output={k})" for k in range(pieces))
+    return parse_rule(f"rule split-slices: {', '.join(cuts)} => {', '.join(outputs)} for x[*p, {_sum(sizes)}, *q]")
+
+
+def _part(node: Node | None, axis: int) -> tuple[int, int] | None:
+    if node is None or not isinstance(node.operator, Slice) or node.operator.axes != (axis,):
+        return None
+    start, end, step = node.operator.starts[0], node.operator.ends[0], node.operator.steps[0]
+    if not (isinstance(start, int) and isinstance(end, int) and step == 1):
+        return None
+    return start, end
+
+
+def _covers(parts: Sequence[tuple[int, int]], extent: object) -> bool:
+    at = 0
+    for start, end in parts:
+        if start != at:
+            return False
+        at = end
+    return at == extent

@@ -1,0 +1,62 @@
+"""Values that are rounded to whole numbers further on keep their floats bit for bit.
+
+A law over the reals moves a float by an error of rounding.  Where a quantised network rounds it afterwards, a value
+half way between two whole numbers then falls on the other side: the result is one off, whatever the size of the error.
+Data that is quantised already lies on such values, random inputs of a check never do.  Hence: above a rounding only
+rewrites that copy elements.
+
+Comparisons, ArgMax and TopK tie only where two computed floats are equal; those are left to the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from taso_py.graph.model import Node, Opaque
+from taso_py.graph.types import INTEGERS, TensorType
+from taso_py.ops.comparison import Cast
+from taso_py.ops.elementwise import Power
+from taso_py.search.view import View
+
+_NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike"})
+_HOLDERS = (Opaque, Cast, Power)
+"""Classes of operators that may round."""
+
+
+def rounded_later(view: View, values: Sequence[int]) -> bool:
+    """Whether one of the values reaches, through floats, an operator that rounds to whole numbers."""
+    if not any(_rounds(view, v) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
+        return False
+    stack, seen = [v for v in values if _is_float(view.model.type(v))], set(values)
+    while stack:
+        for user in _users(view, stack.pop()):
+            if _rounds(view, user):
+                return True
+            if user not in seen and _is_float(view.model.type(user)):
+                seen.add(user)
+                stack.append(user)
+    return False
+
+
+def _users(view: View, value: int) -> Iterable[int]:
+    """What reads a value; of one that only exists in an expansion, the value that is expanded."""
+    yield from view.users.get(value, ())
+    yield from (owner for owner, _ in view.owners.get(value, ()))
+
+
+def _rounds(view: View, value: int) -> bool:
+    node = view.model.nodes.get(value)
+    return node is not None and value not in view.values.constant and rounds(node, view.model.type(value))
+
+
+def rounds(node: Node, result: TensorType) -> bool:
+    """Whether a node makes whole numbers of floats, given the type of its result."""
+    if not isinstance(node.operator, Opaque):
+        return result.dtype in INTEGERS and isinstance(node.operator, Cast | Power)
+    name = node.operator.op_type
+    return name in _NAMES or ("Quantize" in name and not name.startswith("Dequantize"))
+
+
+def _is_float(type_: TensorType) -> bool:
+    """Whether a value may hold floats; what an unknown operator gives may."""
+    return type_.dtype not in INTEGERS | {"bool"}

@@ -1,0 +1,157 @@
+"""The prover: it proves the library for all sizes, and no law that is false."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from taso_py.graph.sizes import Expression, Size, floor_divide, substitute, symbol, symbols
+from taso_py.prove.arithmetic import Context, Guard
+from taso_py.prove.prover import prove
+from taso_py.prove.verdict import Proved
+from taso_py.rules.library import load, load_file
+from taso_py.rules.location import rules_directory
+from taso_py.rules.parser import parse_rule
+from taso_py.rules.rule import Rule
+
+LIBRARY = tuple(load().all())
+REFUTED = tuple(load_file(rules_directory() / "refuted.rules"))
+BOUNDED = {"gather-of-gather", "gather-neighbours"}
+"""Laws about lists of positions of any length: proved for short lists."""
+
+
+@pytest.mark.parametrize("rule", LIBRARY, ids=lambda rule: rule.name)
+def test_a_rule_of_the_library_is_proved(rule: Rule) -> None:
+    verdict = prove(rule)
+    assert isinstance(verdict, Proved), verdict
+    assert (verdict.limit is not None) == (rule.name in BOUNDED)
+    assert verdict.cases > 0
+    assert verdict.patterns
+
+
+@pytest.mark.parametrize("law", REFUTED, ids=lambda rule: rule.name)
+def test_a_false_law_is_not_proved_for_all_sizes(law: Rule) -> None:
+    verdict = prove(law)
+    assert not isinstance(verdict, Proved) or verdict.limit is not None
+
+
+FALSE = {
+    "padding between": """
+      Conv(Conv(x, v, a), w, pads=p)
+      => Conv(x, Transpose(MatMul(Transpose(w, perm=[2, 3, 0, 1]), Reshape(v, shape=[c, i])), perm=[2, 3, 0, 1]),
+              MatMul(ReduceSum(w, axes=[2, 3], keepdims=0), a), pads=p)
+      for v[c, i, 1, 1], w[o, c, kh, kw]""",
+    "half open": """
+      Slice(Concat(x, y, axis=0), axes=[0], starts=[0], ends=[m + 1], steps=[1]) => x
+      for x[m, k], y[n, k] when n >= 1""",
+    "mean of parts": """
+      ReduceMean(Concat(x, y, axis=0), axes=[0], keepdims=0)
+      => Add(ReduceMean(x, axes=[0], keepdims=0), ReduceMean(y, axes=[0], keepdims=0))
+      for x[m, k], y[n, k]""",
+    "sum of products": """
+      ReduceSum(Mul(x, y), axes=[0]) => Mul(ReduceSum(x, axes=[0]), ReduceSum(y, axes=[0])) for x[m], y[m]""",
+    "root of anything": "Sqrt(Mul(x, y)) => Mul(Sqrt(x), Sqrt(y)) for x[*s], y[*s]",
+    "divided by itself": "Add(Mul(x, y), y) => Add(Div(Mul(Mul(x, y), y), y), y) for x[*s], y[*s]",
+    "quotient enlarged": "Add(Div(x, y), z) => Add(Mul(Div(x, z), Div(z, y)), z) for x[*s], y[*s], z[*s]",
+    "negative leak": "LeakyRelu(LeakyRelu(x, alpha=a), alpha=b) => LeakyRelu(x, alpha=a * b) for x[*s]",
+    "negative scale": "Max(Mul(x, a), Mul(y, a)) => Mul(Max(x, y), a) for x[*s], y[*s], a[*s]",
+    "axes as one": "Reshape(Transpose(x, perm=[1, 0]), shape=[m * n]) => Reshape(x, shape=[m * n]) for x[m, n]",
+    "groups in the other order": """
+      Reshape(Reshape(x, shape=[c, g]), shape=[g, c]) => Transpose(Reshape(x, shape=[c, g]), perm=[1, 0])
+      for x[(g c)]""",
+}
+"""Each is what a prover that forgets guards, domains, signs or orders would prove."""
+
+
+@pytest.mark.parametrize("text", FALSE.values(), ids=FALSE.keys())
+def test_a_false_law_written_here_is_not_proved(text: str) -> None:
+    verdict = prove(parse_rule(f'rule law "False.": {text}'))
+    assert not isinstance(verdict, Proved) or verdict.limit is not None
+
+
+TRUE = {
+    "regrouped": "Reshape(Reshape(x, shape=[g, c]), shape=[g * c]) => Identity(x) for x[(g c)]",
+    "mean of equal parts": """
+      ReduceMean(Concat(x, y, axis=0), axes=[0], keepdims=0)
+      => Mul(Add(ReduceMean(x, axes=[0], keepdims=0), ReduceMean(y, axes=[0], keepdims=0)), 0.5)
+      for x[m, k], y[m, k]""",
+    "softmax of equals": "Softmax(Add(x, c), axis=0) => Softmax(x, axis=0) for x[n], c[1]",
+}
+
+
+@pytest.mark.parametrize("text", TRUE.values(), ids=TRUE.keys())
+def test_a_true_law_written_here_is_proved(text: str) -> None:
+    verdict = prove(parse_rule(f'rule law "True.": {text}'))
+    assert isinstance(verdict, Proved), verdict
+    assert verdict.limit is None
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------------------------
+
+SIZES = ("a", "b", "c")
+INDICES = {"i:0": symbol("a"), "i:1": symbol("b")}
+
+
+def random_size(rng: random.Random, depth: int = 2) -> Size:
+    """A polynomial over three sizes and two indices, with quotients by a positive size."""
+    total: Size = rng.randint(-2, 2)
+    for _ in range(rng.randint(1, 3)):
+        term: Size = rng.choice((-2, -1, 1, 1, 2))
+        for name in rng.sample((*SIZES, *INDICES), rng.randint(1, 2)):
+            term = term * symbol(name)
+        total = total + term
+    if depth and rng.random() < 0.4:
+        total = total + rng.choice((-1, 1)) * floor_divide(random_size(rng, depth - 1), rng.choice((2, 3)))
+    return total
+
+
+def values() -> list[dict[str, Size]]:
+    """All values of the sizes up to 3 and of the indices in their ranges."""
+    found: list[dict[str, Size]] = []
+    for a, b, c in itertools.product(range(4), repeat=3):
+        for i, j in itertools.product(range(a), range(b)):
+            found.append({"a": a, "b": b, "c": c, "i:0": i, "i:1": j})
+    return found
+
+
+VALUES = values()
+
+
+def holds(g: Guard, at: dict[str, Size]) -> bool:
+    value = substitute(g.value, at)
+    assert isinstance(value, int)
+    return {">=": value >= 0, "==": value == 0, "!=": value != 0}[g.kind]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_a_context_implies_holds_everywhere(seed: int) -> None:
+    rng = random.Random(seed)
+    given = tuple(Guard(random_size(rng), ">=") for _ in range(rng.randint(0, 2)))
+    context = Context(given, dict(INDICES))
+    where = [at for at in VALUES if all(holds(g, at) for g in given)]
+    for kind in (">=", "==", "!="):
+        wanted = Guard(random_size(rng), kind)  # type: ignore[arg-type]
+        true = all(holds(wanted, at) for at in where)
+        assert not context.implies(wanted) or true
+        assert not context.evident(wanted) or true
+        reduced = context.reduced(wanted)
+        assert all(holds(wanted, at) == holds(reduced, at) for at in where)
+
+
+def test_contexts_decide_what_proofs_need() -> None:
+    g, c, i, j = (symbol(n) for n in ("g", "c", "i:0", "i:1"))
+    context = Context((), {"i:0": g, "i:1": c})
+    assert context.implies(Guard(g * c - (i * c + j) - 1, ">="))
+    assert not context.implies(Guard(g * c - (i * c + j) - 2, ">="))
+    assert context.evident(Guard(floor_divide(i, symbol("d")), ">="))
+    assert context.reduced(Guard(i * c + j - g * c, ">=")) == Guard(i - g, ">=")
+
+
+def test_nested_quotients_are_one() -> None:
+    x, a, b = (symbol(n) for n in "xab")
+    assert floor_divide(floor_divide(x, a), b) == floor_divide(x, a * b)
+    assert floor_divide(floor_divide(x, a) + 1, b) == floor_divide(x + a, a * b)
+    assert isinstance(floor_divide(x, a), Expression)
+    assert symbols(floor_divide(x, a)) == {"x", "a"}

@@ -1,0 +1,418 @@
+"""False laws must not be proved: mutants of the library's laws and random equations, judged by an oracle of their own.
+
+A small, fixed sample of what `scripts/prover_mutants.py` and `scripts/prover_fuzz.py` run in full; and what makes the
+mutants, the equations and the judgements, tested by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import taso_py.onnx_io.fragment
+from scripts import prover_fuzz, prover_mutants
+from scripts.mutation.crosstab import alarms, report
+from scripts.mutation.driver import Setting, cross, equations, judge, merged, prove
+from scripts.mutation.equations import changes, true_equation
+from scripts.mutation.jobs import PROVER, judge_texts
+from scripts.mutation.judgement import Against, Judgement
+from scripts.mutation.mutants import MOST, Mutant, laws, mutants_of, reread
+from scripts.mutation.oracle import Case, judged
+from scripts.mutation.store import Entry, Store
+from scripts.mutation.workers import Task, run
+from taso_py.prove.verdict import Proved, Unknown
+from taso_py.rules.library import load_file
+from taso_py.rules.location import rules_directory
+from taso_py.rules.parser import parse_rule
+from taso_py.rules.printer import law_text
+from taso_py.rules.rule import Rule
+
+HERE = "test_prover_mutants"
+"""How worker processes import the functions of this file."""
+LAWS = {law.name: law for law in laws()}
+REFUTED = [law for law in load_file(rules_directory() / "refuted.rules") if law.name.startswith("refuted-")]
+MUTANTS, EQUATIONS = 150, 60
+PROOF_SECONDS = 4.0
+
+
+# ---- provers that are none, for worker processes -------------------------------------------------------------------
+
+
+def credulous(_rule: Rule) -> Proved:
+    """Proves everything."""
+    return Proved(method="faith")
+
+
+def informed(rule: Rule) -> Proved | Unknown:
+    """Proves what the oracle calls equal."""
+    return Proved() if judged([Case(rule)], 7)[0].truth == "equal" else Unknown("the oracle says no")
+
+
+def broken(_rule: Rule) -> Proved:
+    """Raises."""
+    raise ZeroDivisionError("a prover's mistake")
+
+
+def slow(seconds: float) -> str:
+    """Sleeps."""
+    time.sleep(seconds)
+    return "done"
+
+
+def suicide() -> None:
+    """Ends the process."""
+    os._exit(3)
+
+
+# ---- mutants -------------------------------------------------------------------------------------------------------
+
+
+def law(text: str) -> Rule:
+    """A law given without its name."""
+    return parse_rule(f"rule law:\n{text}")
+
+
+def mutants(text: str) -> dict[str, set[str]]:
+    """Mutants of a law by kind, each on one line."""
+    found: dict[str, set[str]] = {}
+    for m in mutants_of(law(text)):
+        found.setdefault(m.kind, set()).add(" ".join(law_text(m.rule).split()))
+    return found
+
+
+CONV = """
+  Conv(x, Add(w, v), strides=[1, 2], pads=[1, 2, 3, 4], dilations=d, group=g)
+  => Conv(x, w, strides=[1, 2], pads=[1, 2, 3, 4], dilations=d, group=g)
+  for w[(g o), c, k, l]"""
+SLICE = "Slice(x, axes=[a], starts=[s], ends=[e], steps=[1]) => Slice(x, axes=[a], starts=[s], ends=[e], steps=[1])"
+CONDITIONS = """
+  Mul(Clip(x, min=l), a) => Clip(Mul(x, a), min=l)
+  for x[*s, n], a[n]
+  when positive(a), l >= 0.0, l == l"""
+
+POOL = "AveragePool(x, kernel_shape=k, pads=p) => AveragePool(x, kernel_shape=k, pads=p)"
+SUM = "ReduceSum(x, axes=a, keepdims=k) => ReduceSum(x, axes=a, keepdims=k)"
+
+MADE = {
+    "a changed operator": ("Add(x, y) => Add(y, x)", "operator", "Sub(y, x)"),
+    "an activation": ("Relu(Sigmoid(x)) => Sigmoid(x)", "operator", "=> Tanh(x)"),
+    "a pool": (POOL, "operator", "=> MaxPool(x, kernel_shape=k, pads=p)"),
+    "a reduction": (SUM, "operator", "=> ReduceMean(x, axes=a, keepdims=k)"),
+    "operands": ("Sub(x, y) => Sub(x, y)", "operands", "=> Sub(y, x)"),
+    "an operand left out": ("Add(x, y) => Add(y, x)", "dropped-operand", "=> y"),
+    "a bias left out": ("Conv(x, w, b) => Conv(x, w, b)", "dropped-operand", "=> Conv(x, w)"),
+    "an operator left out": ("Neg(Relu(x)) => Neg(Relu(x))", "dropped-operator", "=> Neg(x)"),
+    "an axis": ("Concat(x, y, axis=1) => Concat(x, y, axis=1)", "axis", "=> Concat(x, y, axis=2)"),
+    "the default axis": ("Softmax(x, axis=a) => Softmax(x, axis=a)", "axis", "=> Softmax(x)"),
+    "outputs": ("Relu(x), Neg(x) => Relu(x), Neg(x)", "outputs", "=> Neg(x), Relu(x)"),
+    "a cut": (SLICE, "cut", "starts=[s + 1], ends=[e], steps=[1]) =>"),
+    "a swapped cut": (SLICE, "cut", "=> Slice(x, axes=[a], starts=[e], ends=[s], steps=[1])"),
+    "a step": (SLICE, "stride", "=> Slice(x, axes=[a], starts=[s], ends=[e], steps=[2])"),
+    "strides": (CONV, "stride", "=> Conv(x, w, strides=[2, 1]"),
+    "a pad": (CONV, "pad", "=> Conv(x, w, strides=[1, 2], pads=[1, 2, 3, 5]"),
+    "begin and end": (CONV, "pad", "=> Conv(x, w, strides=[1, 2], pads=[3, 2, 1, 4]"),
+    "a dilation": (CONV, "dilation", "dilations=plus(d, d), group=g) for"),
+    "a group": (CONV, "group", "dilations=d, group=g + 1) for"),
+    "factors": (CONV, "packing", "for w[(o g), c, k, l]"),
+    "a shape": ("Reshape(x, shape=[m, n]) => Reshape(x, shape=[m, n])", "packing", "=> Reshape(x, shape=[n, m])"),
+    "an order": ("Transpose(x, perm=p) => Transpose(x, perm=p)", "packing", "=> Transpose(x, perm=inverse(p))"),
+    "a number": ("Max(x, 0) => Relu(x)", "constant", "Max(x, 1.0) =>"),
+    "a slope": ("LeakyRelu(x, alpha=a) => LeakyRelu(x, alpha=a)", "constant", "=> LeakyRelu(x, alpha=a + 1.0)"),
+    "kept axes": (SUM, "keepdims", "=> ReduceSum(x, axes=a, keepdims=1 - k)"),
+    "counted padding": (POOL, "count_include_pad", "pads=p, count_include_pad=1)"),
+    "a variable": ("Add(x, y) => Add(y, x)", "variable", "=> Add(y, y)"),
+    "a condition dropped": (CONDITIONS, "condition-dropped", "when positive(a), l == l"),
+    "a comparison weakened": (CONDITIONS, "condition-weakened", "l >= 0.0, l >= l"),
+    "a predicate weakened": (CONDITIONS, "condition-weakened", "when nonnegative(a), l >="),
+    "a comparison strengthened": (CONDITIONS, "condition-strengthened", "when positive(a), l > 0.0"),
+    "a declaration dropped": (CONDITIONS, "declaration-dropped", "for x[*s, n] when"),
+    "a shared size freed": (CONDITIONS, "declaration-weakened", "for x[*s, n], a[f] when"),
+    "a shared attribute freed": (CONV, "attribute-freed", "Conv(x, Add(w, v), strides=f, pads"),
+    "a shared variable freed": ("Add(x, x) => Mul(x, 2)", "variable-freed", "Add(x, f) =>"),
+}
+
+
+@pytest.mark.parametrize(("text", "kind", "part"), MADE.values(), ids=MADE)
+def test_a_mutant_is_made(text: str, kind: str, part: str) -> None:
+    made = mutants(text).get(kind, set())
+    assert any(part in m for m in made), "\n".join(sorted(made))
+
+
+@pytest.mark.parametrize("name", ["conv-sum-enlarged", "merge-groups", "matmul-shared-input", "softmax-shift"])
+def test_mutants_are_distinct_and_can_be_written_down(name: str) -> None:
+    found = mutants_of(LAWS[name])
+    ids = [m.id for m in found]
+    assert 20 <= len(found) <= MOST
+    assert len(set(ids)) == len(ids)
+    assert LAWS[name].id not in ids
+    assert [m.id for m in mutants_of(LAWS[name])] == ids
+    for m in found[::5]:
+        m.rule.check()
+        assert reread(m).id == m.id
+
+
+def test_there_are_enough_mutants() -> None:
+    some = sorted(LAWS)[::6]
+    found = {m.id: m for name in some for m in mutants_of(LAWS[name])}
+    clauses = [m for m in found.values() if m.kind.startswith(("condition", "declaration"))]
+    assert len(found) >= 30 * len(some)
+    assert len(clauses) >= 3 * len(some)
+
+
+# ---- the oracle ----------------------------------------------------------------------------------------------------
+
+
+MEAN_OF_PADDED = """
+  AveragePool(Pad(x, pads=[0, 0, p, 0, 0, 0]), kernel_shape=[2])
+  => AveragePool(x, kernel_shape=[2], pads=[p, 0], count_include_pad=1)
+  for x[n, c, l] when p >= 0"""
+MEAN_KEPT = "ReduceMean(x, axes=[1]) => ReduceMean(x, axes=[1], keepdims=0) for x[m, n]"
+EXPANDED = "Relu(Max(x, Expand(y, shape=[m, n]))) => Relu(Max(x, y)) for x[m, 1], y[1, n]"
+
+JUDGED = {
+    "a square transposed": ("Transpose(x, perm=[1, 0]) => x for x[n, n]", "different"),
+    "a matrix transposed": ("Transpose(x, perm=[1, 0]) => x for x[m, n]", "different"),
+    "factors commute": ("Mul(x, y) => Mul(y, x)", "equal"),
+    "matrices do not": ("MatMul(x, y) => MatMul(y, x)", "different"),
+    "an expansion too much": (EXPANDED, "equal"),
+    "an expansion that is needed": ("Relu(Expand(x, shape=[m, n])) => Relu(x) for x[1, n]", "mistyped"),
+    "a mean that keeps its axis": (MEAN_KEPT, "none"),
+    "pads beyond the window": (MEAN_OF_PADDED, "refused"),
+    "a division that is undone": ("Mul(Div(x, y), y) => x for x[n], y[n]", "equal"),
+    "a division that is not": ("Div(x, y) => Mul(x, y) for x[n], y[n]", "different"),
+    "a division made up": ("Mul(x, y) => Div(x, Reciprocal(y)) for x[n], y[n]", "different"),
+    "an infinite quotient": ("Div(x, Div(y, z)) => Div(Mul(x, z), y) for x[n], y[n], z[n]", "equal"),
+    "no instance": ("Relu(x) => Neg(x) for x[n] when n < 0", "none"),
+    "rounding": ("Exp(Log(Exp(x))) => Exp(x) for x[n]", "equal"),
+    "more than rounding": ("Sigmoid(x) => Add(Sigmoid(x), 0.001) for x[n]", "different"),
+    "negative padding": ("Pad(Pad(x, pads=p), pads=q) => Pad(x, pads=plus(p, q))", "different"),
+    "a slope above one": ("LeakyRelu(x, alpha=a) => Max(x, LeakyRelu(x, alpha=a))", "different"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), JUDGED.values(), ids=JUDGED)
+def test_the_oracle_judges(text: str, expected: str) -> None:
+    found = Judgement()
+    for seed in range(4):
+        found.add(judged([Case(law(text))], seed)[0])
+    assert found.truth == expected, found
+    assert bool(found.example) == (expected == "different")
+
+
+def test_known_false_laws_are_different() -> None:
+    found = judge_texts([r.text() for r in REFUTED], (0, 1, 2, 3))
+    missed = [r.name for r, j in zip(REFUTED, found, strict=True) if j["truth"] != "different"]
+    assert len(REFUTED) >= 50
+    assert not missed
+
+
+def test_laws_of_the_library_are_not_different() -> None:
+    chosen = random.Random(0).sample([n for n in sorted(LAWS) if not n.endswith("-false")], 60)
+    found = judged([Case(LAWS[name]) for name in chosen])
+    assert {n: j.example for n, j in zip(chosen, found, strict=True) if j.truth == "different"} == {}
+    assert sum(j.truth == "equal" for j in found) >= 50
+
+
+def test_an_equation_is_judged_from_both_sides() -> None:
+    text = "Add(Div(Mul(x, y), y), y) {} Add(x, y) for x[n], y[n]"
+    found = [judged([Case(law(text.format(arrow)))])[0].truth for arrow in ("=>", "==")]
+    assert found == ["equal", "different"], "the quotient is not defined everywhere"
+
+
+def test_the_oracle_uses_none_of_the_projects_own_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("a constant was folded")
+
+    monkeypatch.setattr(taso_py.onnx_io.fragment, "evaluate", forbidden)
+    for name in ("merge-groups", "batchnorm-into-conv", "identity-branch-into-conv", "where-same"):
+        assert judged([Case(LAWS[name])])[0].truth == "equal"
+
+
+def test_more_draws_only_add() -> None:
+    first, more = Judgement(typed=3), Judgement(typed=2, mistyped=1, differences={"p": Against(2, 3, "here")})
+    first.add(more)
+    assert (first.typed, first.mistyped, first.truth, first.example) == (5, 1, "different", "here")
+    first.add(Judgement(typed=1, gap=2.0, differences={"p": Against(3, 1, "large"), "q": Against(1, 9, "small")}))
+    assert first.differences == {"p": Against(2, 3, "here"), "q": Against(1, 9, "small")}
+    assert first.example == "small"
+    assert Judgement.of(first.plain()) == first
+    kept = {**Judgement(typed=1).plain(), "seeds": 1}
+    both = merged(kept, {**Judgement(typed=1, refused=2).plain(), "seeds": 3})
+    assert (both["typed"], both["truth"], both["seeds"]) == (2, "refused", 4)
+
+
+# ---- random equations ----------------------------------------------------------------------------------------------
+
+
+def drawn_equations(count: int, seed: int) -> list[Rule]:
+    """The first true equations of a seed."""
+    found: list[Rule] = []
+    number = 0
+    while len(found) < count:
+        rule = true_equation(number, seed)
+        number += 1
+        if rule is not None:
+            found.append(rule)
+    return found
+
+
+def test_equations_are_declared_true_and_written_down() -> None:
+    rules = drawn_equations(25, 3)
+    for rule in rules:
+        assert parse_rule(rule.text()).id == rule.id
+        assert {d.variable for d in rule.declarations} == rule.left.variables() | rule.right.variables()
+    assert all(j.truth != "different" for j in judged([Case(r) for r in rules]))
+    assert [r.id for r in drawn_equations(3, 3)] == [r.id for r in rules[:3]]
+
+
+def test_changed_equations_are_false_more_often_than_not() -> None:
+    changed = [c for r in drawn_equations(25, 4) for c in changes(r, np.random.default_rng(0), 4)]
+    found = judged([Case(c) for c in changed])
+    assert len(changed) >= 60
+    assert sum(j.truth == "different" for j in found) >= len(changed) / 4
+
+
+# ---- processes and files -------------------------------------------------------------------------------------------
+
+
+def test_tasks_have_limits_and_do_not_cost_each_other() -> None:
+    tasks = [
+        Task("long", f"{HERE}:slow", (60.0,), 1.0),
+        Task("dead", f"{HERE}:suicide", (), 20.0),
+        Task("wrong", f"{HERE}:broken", (None,), 20.0),
+        *(Task(f"short{k}", f"{HERE}:slow", (0.0,), 20.0) for k in range(3)),
+    ]
+    found = {o.key: (o.value, o.failure) for o in run(tasks)}
+    assert found["long"] == (None, "timeout")
+    assert found["dead"] == (None, "crash")
+    assert found["wrong"] == (None, "ZeroDivisionError: a prover's mistake")
+    assert [found[f"short{k}"] for k in range(3)] == [("done", "")] * 3
+
+
+def test_findings_are_kept_and_those_of_another_prover_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "findings.jsonl"
+    store = Store(path, "one")
+    entry = store.entry("1", "law", "axis", "rule ...")
+    store.put(entry, "oracle", {"truth": "equal"})
+    store.put(entry, "proof", {"verdict": "proved"})
+    with path.open("a") as file:
+        file.write('{"id": "2", "la')
+    assert Store(path, "one").entries == {"1": entry}
+    other = Store(path, "two").entries["1"]
+    assert (other.row, other.column) == ("equal", "")
+
+
+def test_a_proof_is_wrong_only_where_it_speaks() -> None:
+    found = Judgement(differences={"> r2.2|| ": Against(2, 7, "a matrix"), "> r4.4|| ": Against(4, 5, "an image")})
+    entry = Entry("1", "law", "axis", "", found.plain())
+    cases = [
+        ({}, "a matrix"),
+        ({"ranks": 1}, ""),
+        ({"ranks": 2}, "a matrix"),
+        ({"limit": 4}, ""),
+        ({"limit": 5}, "an image"),
+        ({"patterns": ["> r4.4|| "]}, "an image"),
+        ({"patterns": ["> r3.3|| "], "limit": 6}, "an image"),
+        ({"patterns": ["> r1.1|| "]}, ""),
+        ({"patterns": ["< r2.2|| "]}, ""),
+    ]
+    for proof, alarm in cases:
+        entry.proof = {"verdict": "proved", **proof}
+        assert entry.alarm == alarm, proof
+    entry.proof = {"verdict": "unknown"}
+    assert not entry.alarm
+
+
+def test_the_typing_of_an_example_is_that_of_the_matcher() -> None:
+    rule = law("Add(Transpose(x, perm=[1, 0]), y) => Add(x, y) for x[n, n], y[n]")
+    (key,) = judged([Case(rule)])[0].differences
+    assert key == "> r2.1.2|| =,.= r2.2||perm=(1.0)"
+
+
+# ---- drivers -------------------------------------------------------------------------------------------------------
+
+
+def entries_of(store: Store, chosen: list[Mutant]) -> list[Entry]:
+    """Entries of mutants."""
+    return [store.entry(m.id, m.law, m.kind, m.text()) for m in chosen]
+
+
+def test_a_prover_that_believes_everything_raises_alarms(tmp_path: Path) -> None:
+    path = tmp_path / "mutants.jsonl"
+    arguments = ["--law", "matmul-associative", "--sample", "6", "--json", str(path), "--prover", f"{HERE}:credulous"]
+    result = CliRunner().invoke(prover_mutants.main, arguments)
+    assert result.exit_code == 1, result.output
+    assert "false laws were proved" in result.output
+    assert "but at" in result.output
+    lines = path.read_text().count("\n")
+    again = CliRunner().invoke(prover_mutants.main, arguments)
+    assert again.exit_code == 1
+    assert again.stdout == result.stdout
+    assert path.read_text().count("\n") == lines, "what is known was asked again"
+
+
+def test_a_prover_that_knows_the_truth_raises_none() -> None:
+    setting = Setting(f"{HERE}:informed", 60.0)
+    store = Store(None, setting.prover)
+    entries = entries_of(store, list(mutants_of(LAWS["concat-of-matmuls"])[:12]))
+    cross(store, entries, setting, mutants=True)
+    assert not alarms(entries)
+    assert {e.column for e in entries if e.row == "equal"} == {"proved"}
+    assert "equal: 0 of" in report(entries)
+    assert all(e.oracle["seeds"] > 1 for e in entries if e.row == "equal")
+
+
+def test_a_prover_that_raises_has_proved_nothing() -> None:
+    setting = Setting(f"{HERE}:broken", 60.0)
+    store = Store(None, setting.prover)
+    entries = entries_of(store, list(mutants_of(LAWS["twice"])[:4]))
+    prove(store, entries, setting)
+    assert {e.column for e in entries} == {"error"}
+    assert "a prover's mistake" in entries[0].proof["why"]
+
+
+def test_equations_are_driven_like_mutants(tmp_path: Path) -> None:
+    path = tmp_path / "equations.jsonl"
+    arguments = ["--sample", "2", "--seed", "2", "--json", str(path), "--prover", f"{HERE}:credulous"]
+    result = CliRunner().invoke(prover_fuzz.main, arguments)
+    assert result.exit_code == 1, result.output
+    known = {e.id: e for e in Store(path, f"{HERE}:credulous").entries.values()}
+    assert sum(e.kind == "true" for e in known.values()) >= 2
+    assert sum(e.kind.startswith("false: ") and e.row == "different" for e in known.values()) >= 2
+    assert all(e.column == "proved" for e in known.values())
+
+
+# ---- the prover ----------------------------------------------------------------------------------------------------
+
+
+def proved_among(store: Store, entries: list[Entry]) -> list[Entry]:
+    """False laws among these that the prover proves."""
+    setting = Setting(PROVER, PROOF_SECONDS)
+    false = [e for e in entries if e.row == "different"]
+    assert len(false) >= len(entries) / 4
+    prove(store, false, setting)
+    return alarms(false)
+
+
+def test_no_false_mutant_is_proved() -> None:
+    draw, chosen = random.Random(11), []
+    for name in draw.sample(sorted(LAWS), 40):
+        found = mutants_of(LAWS[name])
+        chosen += draw.sample(found, min(4, len(found)))
+    store = Store(None, PROVER)
+    entries = entries_of(store, chosen[:MUTANTS])
+    judge(store, entries, Setting(PROVER, PROOF_SECONDS), mutants=True)
+    assert proved_among(store, entries) == []
+
+
+def test_no_false_equation_is_proved() -> None:
+    store = Store(None, PROVER)
+    entries = equations(store, 5, EQUATIONS // 2, Setting(PROVER, PROOF_SECONDS))
+    assert not prover_fuzz.broken(entries)
+    assert proved_among(store, entries) == []
