@@ -19,6 +19,7 @@ from scripts.networks import mobileone_s0, nasrnn
 from taso_py.certificate.record import Trail
 from taso_py.cli import main
 from taso_py.errors import CertificateError, OutputError
+from taso_py.graph.types import TensorType
 from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
 from taso_py.ops.elementwise import Max, Sum
@@ -170,10 +171,12 @@ def test_a_proof_counts_for_the_ways_of_broadcasting_that_it_covers(done: Case) 
 
 
 def laws_of_arity() -> list[Rule]:
-    laws = [law for n in (1, 2, 3, 5) for law in arity.expanding_laws(Sum(), n)]
-    laws += [law for n in (3, 6) for o in (Concat(axis=1), Max()) for law in arity.expanding_laws(o, n)]
-    laws += [law for k in range(3) for law in arity.expanding_laws(Split(1, (2, 3, 4), k), 1)]
-    laws += [arity._flat_law(o, (2, 0, 3)) for o in (Concat(axis=1), Max(), Sum())]
+    """For some numbers of operands, with and without broadcasting."""
+    alike, others = [TensorType("float32", (2, 3))] * 8, [TensorType("float32", (k,)) for k in range(8)]
+    laws = [law for n in (1, 2, 3, 8) for law in arity.expanding_laws(Sum(), alike[:n])]
+    laws += [law for o in (Concat(axis=1), Max(), Sum()) for law in arity.expanding_laws(o, others[:4])]
+    laws += [law for k in range(3) for law in arity.expanding_laws(Split(1, (2, 3, 4), k), alike[:1])]
+    laws += [arity._flat_law(o, (2, 0, 3), o == Max()) for o in (Concat(axis=1), Max(), Sum())]
     return laws + [arity._cutting_law(n) for n in (2, 3, 8)]
 
 

@@ -6,9 +6,12 @@ mutants, the equations and the judgements, tested by itself.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
+import zlib
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +23,8 @@ from scripts import prover_fuzz, prover_mutants
 from scripts.mutation.crosstab import alarms, report
 from scripts.mutation.driver import Setting, cross, equations, judge, merged, prove
 from scripts.mutation.equations import changes, true_equation
-from scripts.mutation.jobs import PROVER, judge_texts
-from scripts.mutation.judgement import Against, Judgement
+from scripts.mutation.jobs import PROVER
+from scripts.mutation.judgement import Against, Judgement, covered
 from scripts.mutation.mutants import MOST, Mutant, laws, mutants_of, reread
 from scripts.mutation.oracle import Case, judged
 from scripts.mutation.store import Entry, Store
@@ -33,8 +36,7 @@ from taso_py.rules.parser import parse_rule
 from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule
 
-HERE = "test_prover_mutants"
-"""How worker processes import the functions of this file."""
+HERE = "test_prover_mutants"  # how worker processes import this file
 LAWS = {law.name: law for law in laws()}
 REFUTED = [law for law in load_file(rules_directory() / "refuted.rules") if law.name.startswith("refuted-")]
 MUTANTS, EQUATIONS = 150, 60
@@ -101,15 +103,11 @@ SUM = "ReduceSum(x, axes=a, keepdims=k) => ReduceSum(x, axes=a, keepdims=k)"
 
 MADE = {
     "a changed operator": ("Add(x, y) => Add(y, x)", "operator", "Sub(y, x)"),
-    "an activation": ("Relu(Sigmoid(x)) => Sigmoid(x)", "operator", "=> Tanh(x)"),
     "a pool": (POOL, "operator", "=> MaxPool(x, kernel_shape=k, pads=p)"),
-    "a reduction": (SUM, "operator", "=> ReduceMean(x, axes=a, keepdims=k)"),
     "operands": ("Sub(x, y) => Sub(x, y)", "operands", "=> Sub(y, x)"),
-    "an operand left out": ("Add(x, y) => Add(y, x)", "dropped-operand", "=> y"),
     "a bias left out": ("Conv(x, w, b) => Conv(x, w, b)", "dropped-operand", "=> Conv(x, w)"),
     "an operator left out": ("Neg(Relu(x)) => Neg(Relu(x))", "dropped-operator", "=> Neg(x)"),
     "an axis": ("Concat(x, y, axis=1) => Concat(x, y, axis=1)", "axis", "=> Concat(x, y, axis=2)"),
-    "the default axis": ("Softmax(x, axis=a) => Softmax(x, axis=a)", "axis", "=> Softmax(x)"),
     "outputs": ("Relu(x), Neg(x) => Relu(x), Neg(x)", "outputs", "=> Neg(x), Relu(x)"),
     "a cut": (SLICE, "cut", "starts=[s + 1], ends=[e], steps=[1]) =>"),
     "a swapped cut": (SLICE, "cut", "=> Slice(x, axes=[a], starts=[e], ends=[s], steps=[1])"),
@@ -121,16 +119,12 @@ MADE = {
     "a group": (CONV, "group", "dilations=d, group=g + 1) for"),
     "factors": (CONV, "packing", "for w[(o g), c, k, l]"),
     "a shape": ("Reshape(x, shape=[m, n]) => Reshape(x, shape=[m, n])", "packing", "=> Reshape(x, shape=[n, m])"),
-    "an order": ("Transpose(x, perm=p) => Transpose(x, perm=p)", "packing", "=> Transpose(x, perm=inverse(p))"),
     "a number": ("Max(x, 0) => Relu(x)", "constant", "Max(x, 1.0) =>"),
-    "a slope": ("LeakyRelu(x, alpha=a) => LeakyRelu(x, alpha=a)", "constant", "=> LeakyRelu(x, alpha=a + 1.0)"),
     "kept axes": (SUM, "keepdims", "=> ReduceSum(x, axes=a, keepdims=1 - k)"),
     "counted padding": (POOL, "count_include_pad", "pads=p, count_include_pad=1)"),
-    "a variable": ("Add(x, y) => Add(y, x)", "variable", "=> Add(y, y)"),
     "a condition dropped": (CONDITIONS, "condition-dropped", "when positive(a), l == l"),
     "a comparison weakened": (CONDITIONS, "condition-weakened", "l >= 0.0, l >= l"),
     "a predicate weakened": (CONDITIONS, "condition-weakened", "when nonnegative(a), l >="),
-    "a comparison strengthened": (CONDITIONS, "condition-strengthened", "when positive(a), l > 0.0"),
     "a declaration dropped": (CONDITIONS, "declaration-dropped", "for x[*s, n] when"),
     "a shared size freed": (CONDITIONS, "declaration-weakened", "for x[*s, n], a[f] when"),
     "a shared attribute freed": (CONV, "attribute-freed", "Conv(x, Add(w, v), strides=f, pads"),
@@ -177,9 +171,7 @@ EXPANDED = "Relu(Max(x, Expand(y, shape=[m, n]))) => Relu(Max(x, y)) for x[m, 1]
 
 JUDGED = {
     "a square transposed": ("Transpose(x, perm=[1, 0]) => x for x[n, n]", "different"),
-    "a matrix transposed": ("Transpose(x, perm=[1, 0]) => x for x[m, n]", "different"),
     "factors commute": ("Mul(x, y) => Mul(y, x)", "equal"),
-    "matrices do not": ("MatMul(x, y) => MatMul(y, x)", "different"),
     "an expansion too much": (EXPANDED, "equal"),
     "an expansion that is needed": ("Relu(Expand(x, shape=[m, n])) => Relu(x) for x[1, n]", "mistyped"),
     "a mean that keeps its axis": (MEAN_KEPT, "none"),
@@ -187,7 +179,6 @@ JUDGED = {
     "a division that is undone": ("Mul(Div(x, y), y) => x for x[n], y[n]", "equal"),
     "a division that is not": ("Div(x, y) => Mul(x, y) for x[n], y[n]", "different"),
     "a division made up": ("Mul(x, y) => Div(x, Reciprocal(y)) for x[n], y[n]", "different"),
-    "an infinite quotient": ("Div(x, Div(y, z)) => Div(Mul(x, z), y) for x[n], y[n], z[n]", "equal"),
     "no instance": ("Relu(x) => Neg(x) for x[n] when n < 0", "none"),
     "rounding": ("Exp(Log(Exp(x))) => Exp(x) for x[n]", "equal"),
     "more than rounding": ("Sigmoid(x) => Add(Sigmoid(x), 0.001) for x[n]", "different"),
@@ -202,14 +193,17 @@ def test_the_oracle_judges(text: str, expected: str) -> None:
     for seed in range(4):
         found.add(judged([Case(law(text))], seed)[0])
     assert found.truth == expected, found
-    assert bool(found.example) == (expected == "different")
+    assert bool(found.differences) == (expected == "different")
+    assert bool(found.example) == bool(found.differences or found.types)
 
 
 def test_known_false_laws_are_different() -> None:
-    found = judge_texts([r.text() for r in REFUTED], (0, 1, 2, 3))
-    missed = [r.name for r, j in zip(REFUTED, found, strict=True) if j["truth"] != "different"]
     assert len(REFUTED) >= 50
-    assert not missed
+    left = REFUTED
+    for seed in range(4):
+        found = judged([Case(r) for r in left], seed)
+        left = [r for r, j in zip(left, found, strict=True) if j.truth != "different"]
+    assert [r.name for r in left] == []
 
 
 def test_laws_of_the_library_are_not_different() -> None:
@@ -252,14 +246,8 @@ def test_more_draws_only_add() -> None:
 
 def drawn_equations(count: int, seed: int) -> list[Rule]:
     """The first true equations of a seed."""
-    found: list[Rule] = []
-    number = 0
-    while len(found) < count:
-        rule = true_equation(number, seed)
-        number += 1
-        if rule is not None:
-            found.append(rule)
-    return found
+    found = (true_equation(number, seed) for number in itertools.count())
+    return list(itertools.islice((rule for rule in found if rule is not None), count))
 
 
 def test_equations_are_declared_true_and_written_down() -> None:
@@ -271,7 +259,7 @@ def test_equations_are_declared_true_and_written_down() -> None:
     assert [r.id for r in drawn_equations(3, 3)] == [r.id for r in rules[:3]]
 
 
-def test_changed_equations_are_false_more_often_than_not() -> None:
+def test_changed_equations_are_often_false() -> None:
     changed = [c for r in drawn_equations(25, 4) for c in changes(r, np.random.default_rng(0), 4)]
     found = judged([Case(c) for c in changed])
     assert len(changed) >= 60
@@ -311,28 +299,24 @@ def test_findings_are_kept_and_those_of_another_prover_are_not(tmp_path: Path) -
 def test_a_proof_is_wrong_only_where_it_speaks() -> None:
     found = Judgement(differences={"> r2.2|| ": Against(2, 7, "a matrix"), "> r4.4|| ": Against(4, 5, "an image")})
     entry = Entry("1", "law", "axis", "", found.plain())
-    cases = [
-        ({}, "a matrix"),
-        ({"ranks": 1}, ""),
-        ({"ranks": 2}, "a matrix"),
-        ({"limit": 4}, ""),
-        ({"limit": 5}, "an image"),
-        ({"patterns": ["> r4.4|| "]}, "an image"),
-        ({"patterns": ["> r3.3|| "], "limit": 6}, "an image"),
-        ({"patterns": ["> r1.1|| "]}, ""),
-        ({"patterns": ["< r2.2|| "]}, ""),
-    ]
+    both = ["> r2.2|| ", "> r4.4|| "]
+    cases: list[tuple[dict[str, object], str]] = [
+        ({}, "a matrix"), ({"ranks": 1}, ""), ({"ranks": 2}, "a matrix"), ({"limit": 4}, ""),
+        ({"patterns": both[:1]}, "a matrix"), ({"patterns": both, "limit": 6}, "an image"),
+        ({"patterns": ["> r2.2|| =,="]}, ""), ({"patterns": ["< r2.2|| "]}, ""),
+    ]  # fmt: skip
     for proof, alarm in cases:
         entry.proof = {"verdict": "proved", **proof}
         assert entry.alarm == alarm, proof
-    entry.proof = {"verdict": "unknown"}
-    assert not entry.alarm
+    assert not Entry("1", "law", "axis", "", found.plain(), {"verdict": "unknown"}).alarm
 
 
-def test_the_typing_of_an_example_is_that_of_the_matcher() -> None:
-    rule = law("Add(Transpose(x, perm=[1, 0]), y) => Add(x, y) for x[n, n], y[n]")
-    (key,) = judged([Case(rule)])[0].differences
-    assert key == "> r2.1.2|| =,.= r2.2||perm=(1.0)"
+def test_an_example_knows_how_its_left_side_is_typed() -> None:
+    rule = law("Add(Transpose(x, perm=[1, 0]), y) == Add(x, y) for x[n, n], y[n]")
+    found = judged([Case(rule)], thorough=True)[0]
+    assert {key[0] for key in found.differences} == {">", "<"}
+    whole = tuple(found.differences)
+    assert all(covered({key: asdict(found.differences[key])}, {"patterns": whole}) for key in whole)
 
 
 # ---- drivers -------------------------------------------------------------------------------------------------------
@@ -350,11 +334,10 @@ def test_a_prover_that_believes_everything_raises_alarms(tmp_path: Path) -> None
     assert result.exit_code == 1, result.output
     assert "false laws were proved" in result.output
     assert "but at" in result.output
-    lines = path.read_text().count("\n")
+    lines = path.read_text()
     again = CliRunner().invoke(prover_mutants.main, arguments)
-    assert again.exit_code == 1
-    assert again.stdout == result.stdout
-    assert path.read_text().count("\n") == lines, "what is known was asked again"
+    assert (again.exit_code, again.stdout) == (1, result.stdout)
+    assert path.read_text() == lines, "what is known was asked again"
 
 
 def test_a_prover_that_knows_the_truth_raises_none() -> None:
@@ -382,10 +365,10 @@ def test_equations_are_driven_like_mutants(tmp_path: Path) -> None:
     arguments = ["--sample", "2", "--seed", "2", "--json", str(path), "--prover", f"{HERE}:credulous"]
     result = CliRunner().invoke(prover_fuzz.main, arguments)
     assert result.exit_code == 1, result.output
-    known = {e.id: e for e in Store(path, f"{HERE}:credulous").entries.values()}
-    assert sum(e.kind == "true" for e in known.values()) >= 2
-    assert sum(e.kind.startswith("false: ") and e.row == "different" for e in known.values()) >= 2
-    assert all(e.column == "proved" for e in known.values())
+    known = Store(path, f"{HERE}:credulous").entries.values()
+    assert sum(e.kind == "true" for e in known) >= 2
+    assert sum(e.kind.startswith("false: ") and e.row == "different" for e in known) >= 2
+    assert all(e.column == "proved" for e in known)
 
 
 # ---- the prover ----------------------------------------------------------------------------------------------------
@@ -401,10 +384,9 @@ def proved_among(store: Store, entries: list[Entry]) -> list[Entry]:
 
 
 def test_no_false_mutant_is_proved() -> None:
-    draw, chosen = random.Random(11), []
-    for name in draw.sample(sorted(LAWS), 40):
-        found = mutants_of(LAWS[name])
-        chosen += draw.sample(found, min(4, len(found)))
+    names = sorted(LAWS, key=lambda name: zlib.crc32(name.encode()))[:40]
+    found = [mutants_of(LAWS[name]) for name in names]
+    chosen = [m for mutants in found for m in random.Random(11).sample(mutants, min(4, len(mutants)))]
     store = Store(None, PROVER)
     entries = entries_of(store, chosen[:MUTANTS])
     judge(store, entries, Setting(PROVER, PROOF_SECONDS), mutants=True)

@@ -17,7 +17,7 @@ ROWS: Mapping[str, str] = {
 }
 """What a law is: at some instance the values differ; only types differ; an operator of the right side cannot be applied
 (all three with instances of equal types); equal at all instances; none of equal types."""
-COLUMNS = ("proved", "unknown", "refuted", "timeout", "crash", "error", "")
+COLUMNS = ("proved", "bounded", "unknown", "refuted", "timeout", "crash", "error", "")
 _FEW, _SHOWN = 3, 20
 
 
@@ -49,9 +49,9 @@ def _shares(entries: Sequence[Entry]) -> Iterator[str]:
     for row in ("equal", "refused", "mistyped", "different"):
         asked = [e for e in entries if e.row == row and e.column]
         if asked:
-            open_ = sum(e.column != "proved" for e in asked)
+            open_ = sum(not e.proved for e in asked)
             yield f"{ROWS[row]}: {open_} of {len(asked)} not proved ({100 * open_ / len(asked):.1f} %)"
-    beyond = [e for e in entries if e.row == "different" and e.column == "proved" and not e.alarm]
+    beyond = [e for e in entries if e.row == "different" and e.proved and not e.alarm]
     if beyond:
         yield f"{len(beyond)} of them were proved, but not at the instances that were seen to differ"
 
@@ -63,7 +63,7 @@ def _kinds(entries: Sequence[Entry]) -> Iterator[str]:
         own = counts.setdefault(e.kind, Counter())
         own["all"] += 1
         own[e.row] += 1
-        own["proved"] += e.column == "proved"
+        own["proved"] += e.proved
     names = ("all", *list(ROWS)[:5], "proved")
     yield "".join([f"{'kind':24}", *(f"{n:>10}" for n in names)])
     for kind, own in sorted(counts.items(), key=lambda item: -item[1]["all"]):

@@ -118,7 +118,7 @@ def cross(store: Store, entries: Sequence[Entry], setting: Setting, *, mutants: 
     """Judges and proves; what is proved or looks true is judged once more, by many more draws."""
     judge(store, entries, setting, mutants=mutants)
     prove(store, [e for e in entries if e.row not in ("none", "not judged")], setting)
-    claimed = [e for e in entries if e.row == "equal" or (e.column == "proved" and not e.alarm)]
+    claimed = [e for e in entries if e.row == "equal" or (e.proved and not e.alarm)]
     judge(store, [e for e in claimed if e.oracle["seeds"] == 1], setting, mutants=mutants, deep=True)
 
 

@@ -37,20 +37,24 @@ class Entry:
 
     @property
     def column(self) -> str:
-        """What the prover says: proved, unknown, timeout, crash, error; empty when it was not asked."""
-        return str(self.proof.get("verdict", ""))
+        """What the prover says: proved, bounded (for small sizes only), unknown, timeout, crash, error; or nothing."""
+        verdict = str(self.proof.get("verdict", ""))
+        return "bounded" if verdict == "proved" and self.proof.get("limit") is not None else verdict
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is a proof, of whatever reach."""
+        return self.column in ("proved", "bounded")
 
     @property
     def alarm(self) -> str:
         """An instance of which the proof speaks and at which the values differ, in words; empty when there is none."""
-        proved = self.column == "proved" and bool(self.oracle)
-        return covered(self.oracle["differences"], self.proof) if proved else ""
+        return covered(self.oracle["differences"], self.proof) if self.proved and self.oracle else ""
 
     @property
     def mistyped(self) -> str:
         """The same of an instance at which the types differ."""
-        proved = self.column == "proved" and bool(self.oracle)
-        return covered(self.oracle["types"], self.proof) if proved else ""
+        return covered(self.oracle["types"], self.proof) if self.proved and self.oracle else ""
 
 
 class Store:

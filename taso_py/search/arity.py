@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from taso_py.graph.model import Node
+from taso_py.graph.types import TensorType
 from taso_py.ops.layout import Split
 from taso_py.ops.operator import Operator
 from taso_py.ops.slicing import Slice
@@ -24,18 +25,28 @@ from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
 
-def expanding_laws(operator: Operator, operands: int) -> tuple[Rule, ...]:
+def expanding_laws(operator: Operator, operands: Sequence[TensorType]) -> tuple[Rule, ...]:
     """What an operator of variable arity is made of: `Operator.expand` as laws, for any attributes."""
     if isinstance(operator, Split):
         return (_piece_law(len(operator.split), operator.output),)
-    return _nesting_laws(operator, operands)
+    return _nesting_laws(operator, len(operands), _alike(operator, operands))
+
+
+def _alike(operator: Operator, operands: Sequence[TensorType]) -> bool:
+    """Whether nothing is broadcast: a law that says so has one proof, not one for each way of broadcasting."""
+    return operator.pointwise and len({t.shape for t in operands}) == 1
 
 
 @lru_cache(maxsize=4096)
-def _nesting_laws(operator: Operator, operands: int) -> tuple[Rule, ...]:
+def _nesting_laws(operator: Operator, operands: int, alike: bool) -> tuple[Rule, ...]:
     left = _call(operator, (f"x{k}" for k in range(operands)))
-    expansions = operator.expand(operands)
-    return tuple(parse_rule(f"rule {_name(operator)}: {left} => {_nested(e, operator)}") for e in expansions)
+    sides = (f"{left} => {_nested(e, operator)}" for e in operator.expand(operands))
+    return tuple(_law(operator, side, operands, alike) for side in sides)
+
+
+def _law(operator: Operator, sides: str, operands: int, alike: bool) -> Rule:
+    shapes = f" for {', '.join(f'x{k}[*s]' for k in range(operands))}" if alike else ""
+    return parse_rule(f"rule {_name(operator)}: {sides}{shapes}")
 
 
 def _name(operator: Operator) -> str:
@@ -68,7 +79,7 @@ def _sum(terms: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _flat_law(operator: Operator, widths: tuple[int, ...]) -> Rule:
+def _flat_law(operator: Operator, widths: tuple[int, ...], alike: bool) -> Rule:
     """``widths``: for each operand the number of operands that it has itself; 0 for any other operand."""
     names = (f"x{k}" for k in count())
     nested, flat = [], []
@@ -76,7 +87,8 @@ def _flat_law(operator: Operator, widths: tuple[int, ...]) -> Rule:
         inner = [next(names) for _ in range(width or 1)]
         nested.append(_call(operator, iter(inner)) if width else inner[0])
         flat += inner
-    return parse_rule(f"rule {_name(operator)}: {_call(operator, iter(nested))} => {_call(operator, iter(flat))}")
+    sides = f"{_call(operator, iter(nested))} => {_call(operator, iter(flat))}"
+    return _law(operator, sides, len(flat), alike)
 
 
 def flatten(view: View, value: int) -> Rewrite | None:
@@ -85,15 +97,18 @@ def flatten(view: View, value: int) -> Rewrite | None:
     node = model.nodes[value]
     if not node.operator.expand(3):
         return None
-    widths = []
+    widths: list[int] = []
+    operands: list[int | None] = []
     for i in node.inputs:
         inner = model.nodes.get(i) if i is not None else None
         alone = inner is not None and inner.operator == node.operator and view.users.get(i or 0, ()) == (value,)
         widths.append(len(inner.inputs) if inner is not None and alone else 0)
-    if not any(width > 1 for width in widths):
+        operands.extend(inner.inputs if inner is not None and alone else (i,))
+    if len(operands) == len(node.inputs):
         return None
-    found = matcher(_flat_law(node.operator, tuple(widths))).matches_on(view, (value,))
-    match = next(found, None)
+    alike = _alike(node.operator, [model.type(i) for i in operands if i is not None])
+    law = _flat_law(node.operator, tuple(widths), alike)
+    match = next(matcher(law).matches_on(view, (value,)), None)
     return None if match is None else rewrite(view, match)
 
 

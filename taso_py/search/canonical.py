@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from taso_py.graph.model import Node, Opaque
 from taso_py.rules.build import Builder
-from taso_py.rules.rule import RuleSet
+from taso_py.rules.rule import Rule, RuleSet
 from taso_py.search.arity import expanding_laws, flatten, split_of_slices
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, matcher
@@ -36,7 +36,9 @@ class Canonical:
     def expand(self, view: View, value: int, node: Node) -> Iterator[Expansion]:
         """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""
         plain = bare(view)
-        laws = expanding_laws(node.operator, len(node.inputs)) if node.operator.expand(len(node.inputs)) else ()
+        laws: tuple[Rule, ...] = ()
+        if node.operator.expand(len(node.inputs)):
+            laws = expanding_laws(node.operator, [view.model.type(i) for i in node.inputs if i is not None])
         for compiled in (*map(matcher, laws), *self.expanding.by_root.get(type(node.operator), ())):
             match = next(compiled.matches_at(plain, value), None)
             if match is not None:
