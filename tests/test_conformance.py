@@ -14,6 +14,7 @@ from scripts.conformance_cases import Case, all_cases, backend_cases, converted,
 from scripts.conformance_report import Summary
 from scripts.conformance_run import MODES, Outcome, Runner, respelled, runner
 from taso_py.onnx_io.load import load
+from taso_py.rules.library import load as load_rules
 
 SHARE = 40
 """One backend case in so many."""
@@ -68,8 +69,9 @@ def test_converted_cases_pass(runs: Runner) -> None:
 def test_every_rule_fires_on_its_left_side_and_changes_nothing(runs: Runner) -> None:
     outcomes = [runs.run(case, "rule") for case in left_sides()]
     assert not failures(outcomes)
-    # An Identity that is a whole graph stays: it names the output.
-    assert Summary(outcomes, (), 0.0).silent_rules() == ["identity"]
+    # An Identity that is a whole graph stays: it names the output.  What is not proved for all sizes is not used.
+    unused = {rule.name for rule in load_rules().all() if rule.status != "proved"}
+    assert set(Summary(outcomes, (), 0.0).silent_rules()) == {"identity"} | unused
 
 
 def test_a_rewriting_search_gives_the_same_bytes(runs: Runner) -> None:

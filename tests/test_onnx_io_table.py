@@ -216,7 +216,7 @@ zero = weight("zero", 0, INT64)
         ([node("Shape", "x", "a"), node("Mul", "a two", "s")], (two,), ("2*n", "6", "2*m")),
         ([node("Shape", "x", "a"), node("Div", "a two", "s")], (two,), ("(n)//(2)", "1", "(m)//(2)")),
         ([node("Shape", "x", "a"), node("Add", "a minus", "s")], (minus,), ("n-1", "2", "m-1")),
-        ([node("Shape", "x", "a"), node("Mod", "a two", "s")], (two,), ("-2*(n)//(2)+n", "1", "-2*(m)//(2)+m")),
+        ([node("Shape", "x", "a"), node("Mod", "a two", "s")], (two,), ("n-2*(n)//(2)", "1", "m-2*(m)//(2)")),
         ([node("Shape", "x", "a"), node("Cast", "a", "s", to=TensorProto.INT32)], (), ("n", "3", "m")),
         ([node("Shape", "x", "a"), node("Cast", "a", "s", to=FLOAT)], (), ()),
         ([node("Shape", "x", "a"), node("ReduceProd", "a", "s", keepdims=0)], (), ("3*m*n",)),

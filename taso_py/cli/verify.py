@@ -47,8 +47,8 @@ def verify(
     """Prove the rules of FILES (default: the library) for all sizes, or refute them by a counterexample.
 
     The laws of refuted.rules, and those of taso_axioms.rules whose names end in -false, must be refuted, those
-    named vacuous- must have no instance, all others must be proved; exit code 1 otherwise. A verdict on record
-    counts while rule, prover and operators stay the same.
+    named vacuous- must have no instance, those of open.rules are beyond the prover, all others must be proved; exit
+    code 1 otherwise. A verdict on record counts while rule, prover and operators stay the same.
     """
     from taso_py.report.proofs import verification_json, verification_text
 

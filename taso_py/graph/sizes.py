@@ -17,14 +17,19 @@ from typing import TypeAlias, Union
 Size: TypeAlias = Union[int, "Expression"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Symbol:
-    """A named non-negative integer: a dimension, or an index variable."""
+class Symbol(str):
+    """A named non-negative integer: a dimension, or an index variable.
 
-    name: str
+    It is its name, because text hashes once and in C, and proofs hash symbols by the million.
+    """
 
-    def __str__(self) -> str:
-        return self.name
+    __slots__ = ()
+    __match_args__ = ("name",)
+
+    @property
+    def name(self) -> str:
+        """The name as plain text."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Image:
 
 Atom: TypeAlias = Symbol | Floor | Entry | Image
 Monomial: TypeAlias = tuple[Atom, ...]
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 
 
 class Expression:
@@ -70,7 +76,7 @@ class Expression:
 
     __slots__ = ("_hash", "terms")
 
-    def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+    def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self._hash = hash(terms)
 
@@ -81,20 +87,22 @@ class Expression:
         return isinstance(other, Expression) and self.terms == other.terms
 
     def __add__(self, other: Size) -> Size:
-        return _from_terms([*self.terms, *_terms(other)])
+        return _summed(self.terms, _terms(other), 1)
 
     __radd__ = __add__
 
     def __neg__(self) -> Size:
-        return _from_terms((m, -c) for m, c in self.terms)
+        return Expression(tuple((m, -c) for m, c in self.terms))
 
     def __sub__(self, other: Size) -> Size:
-        return self + -other
+        return _summed(self.terms, _terms(other), -1)
 
     def __rsub__(self, other: Size) -> Size:
-        return -self + other
+        return _summed(_terms(other), self.terms, -1)
 
     def __mul__(self, other: Size) -> Size:
+        if isinstance(other, int):
+            return Expression(tuple((m, other * c) for m, c in self.terms)) if other else 0
         return _from_terms((_joined(m, n), c * d) for m, c in self.terms for n, d in _terms(other))
 
     __rmul__ = __mul__
@@ -299,7 +307,7 @@ def _atom(atom: Atom) -> Expression:
     return Expression((((atom,), 1),))
 
 
-def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+def _terms(size: Size) -> Terms:
     if isinstance(size, int):
         return (((), size),) if size else ()
     return size.terms
@@ -310,25 +318,40 @@ def _joined(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted(a + b, key=str))
 
 
+def _summed(terms: Terms, others: Terms, sign: int) -> Size:
+    """terms + sign·others, both in normal form."""
+    total = dict(terms)
+    before = len(total)
+    for monomial, coefficient in others:
+        total[monomial] = total.get(monomial, 0) + sign * coefficient
+    return _normal(total, sort=len(total) > before)
+
+
 def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
     total: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
-    kept = {m: c for m, c in total.items() if c}
+    return _normal(total, sort=True)
+
+
+def _normal(total: dict[Monomial, int], *, sort: bool) -> Size:
+    kept = [(m, c) for m, c in total.items() if c]
     if not kept:
         return 0
-    if list(kept) == [()]:
-        return kept[()]
-    return Expression(tuple(sorted(kept.items(), key=_place)))
+    if len(kept) == 1:
+        return Expression((kept[0],)) if kept[0][0] else kept[0][1]
+    if sort:
+        kept.sort(key=_place)
+    return Expression(tuple(kept))
 
 
 def _place(term: tuple[Monomial, int]) -> tuple[int, str]:
-    return -len(term[0]), _monomial_text(term[0])
+    return _monomial_place(term[0])
 
 
 @lru_cache(maxsize=1 << 17)
-def _monomial_text(monomial: Monomial) -> str:
-    return str(monomial)
+def _monomial_place(monomial: Monomial) -> tuple[int, str]:
+    return -len(monomial), str(monomial)
 
 
 def _term_text(monomial: Monomial, coefficient: int, *, first: bool) -> str:

@@ -83,12 +83,32 @@ def between(index: Size, extent: Size) -> tuple[Guard, Guard]:
 
 
 _MEMORY: dict[object, bool] = {}
-"""Answers of `Context.possible`; `forget` empties it."""
+"""Answers of `Context.possible`; `forget` empties it and the next two, which are asked of the same again and again."""
+_POSITIVE: dict[object, bool] = {}
+_REDUCED: dict[object, Guard] = {}
+
+
+STEPS = 400_000
+"""Most terms that one proof may simplify, tens of seconds; no proof of the library takes a fifth of it."""
+_COUNT = [0]
+
+
+class Unprovable(Exception):
+    """The method does not reach this goal; the message says why."""
+
+
+def step() -> None:
+    """Counts one simplification; `Unprovable` beyond `STEPS` since `forget`."""
+    _COUNT[0] += 1
+    if _COUNT[0] > STEPS:
+        raise Unprovable(f"no proof within {STEPS} steps")
 
 
 def forget() -> None:
-    """Drops remembered answers."""
-    _MEMORY.clear()
+    """Drops remembered answers, and counts steps from 0."""
+    _COUNT[0] = 0
+    for memory in (_MEMORY, _POSITIVE, _REDUCED):
+        memory.clear()
 
 
 @dataclass(slots=True)
@@ -99,6 +119,14 @@ class Context:
     bounds: dict[str, Size] = field(default_factory=dict)
     witnesses: tuple[tuple[str, ...], ...] = ()
     """Groups of index variables that were assumed to exist; their ranges are in ``bounds``."""
+    _ranges: frozenset[tuple[str, Size]] | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def ranges(self) -> frozenset[tuple[str, Size]]:
+        """The bounds as a key."""
+        if self._ranges is None:
+            self._ranges = frozenset(self.bounds.items())
+        return self._ranges
 
     def and_(self, guards: Iterable[Guard], bounds: Mapping[str, Size] | None = None) -> Context:
         """The context with more assumptions."""
@@ -139,7 +167,13 @@ class Context:
         """An equivalent guard without a floor or a digit that does not matter."""
         if g.kind != ">=" or isinstance(g.value, int):
             return g
-        value = _without_floor(g.value)
+        key = (g.value, self.ranges)
+        if key not in _REDUCED:
+            _REDUCED[key] = self._reduced(g.value)
+        return _REDUCED[key]
+
+    def _reduced(self, whole: Size) -> Guard:
+        value = _without_floor(whole)
         for _ in range(3):
             shorter = self._without_digit(value)
             if shorter is None:
@@ -171,6 +205,12 @@ class Context:
 
     def _positive(self, value: Size, least: int) -> bool:
         """A sum of non-negative terms, once indices count from the other end and remainders are bounded."""
+        key = (value, least, self.ranges)
+        if key not in _POSITIVE:
+            _POSITIVE[key] = self._is_positive(value, least)
+        return _POSITIVE[key]
+
+    def _is_positive(self, value: Size, least: int) -> bool:
         turned = self._turned(value)
         if isinstance(turned, int):
             return turned >= least
@@ -204,7 +244,7 @@ class Context:
         if any(g.decided is False for g in extra):
             return False
         relevant = self.about(extra)
-        key = (frozenset(relevant.assumptions), frozenset(relevant.bounds.items()), frozenset(extra))
+        key = (frozenset(relevant.assumptions), relevant.ranges, frozenset(extra))
         if key not in _MEMORY:
             _MEMORY[key] = relevant.consistent(extra)
         return _MEMORY[key]

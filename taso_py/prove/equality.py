@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias
 
 import z3
 
-from taso_py.graph.sizes import Expression, Size, Symbol, floor_divide, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard, between, replaced
-from taso_py.prove.encoding import Encoder
+from taso_py.graph.sizes import Expression, Size, symbol, symbols
+from taso_py.prove.arithmetic import Context, Unprovable
 from taso_py.prove.facts import Functions
 from taso_py.prove.maxima import families_of, instance
-from taso_py.prove.normal import Alternative, Factor, Head, Sum, Term, Unprovable, floors
+from taso_py.prove.normal import Alternative, Factor, Head, Sum, Term
+from taso_py.prove.places import Place, counted, covered, located, solver_for
 from taso_py.prove.reals import Real, Reals
-from taso_py.prove.simplify import cases, collected, linear, simplified, solved, split_range, virtual
+from taso_py.prove.simplify import cases, collected, simplified, split_range, virtual
 
 Shape: TypeAlias = tuple[tuple[Head, int], ...]
 _DEPTH = 6
 _PERMUTATIONS = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A term's guards once its factors are read at the canonical places ``v:0, v:1, ...``."""
-
-    coefficient: Fraction
-    guards: frozenset[Guard]
-    bound: tuple[tuple[str, Size], ...]
 
 
 @dataclass(slots=True)
@@ -136,6 +127,8 @@ class Equality:
         """Whether two maxima have the same elements: every element of either side is one of the other."""
         if count and (len(left) != 1 or len(right) != 1):
             return False
+        if not count:
+            left, right = self._paired_off(left, right, context)
         names: dict[Shape, tuple[list[Term], list[Term]]] = {}
         for side, families in enumerate((left, right)):
             for a in families:
@@ -143,13 +136,34 @@ class Equality:
                 names.setdefault(_shape(term), ([], []))[side].append(term)
         return all(self._covers(shape, a, b, context, count=count) for shape, (a, b) in names.items())
 
+    def _paired_off(
+        self, left: Sequence[Alternative], right: Sequence[Alternative], context: Context
+    ) -> tuple[list[Alternative], list[Alternative]]:
+        """What is left of both sides without single values that have an equal one on the other side."""
+        rest, others = [], list(right)
+        for a in left:
+            twin = next((b for b in others if self._single_values(a, b, context)), None)
+            if twin is None:
+                rest.append(a)
+            else:
+                others.remove(twin)
+        return rest, others
+
+    def _single_values(self, a: Alternative, b: Alternative, context: Context) -> bool:
+        if any(x.bound or x.guards for x in (a, b)):
+            return False
+        try:
+            return self.same(simplified(a.body, context), simplified(b.body, context), context)
+        except Unprovable:
+            return False
+
     def _covers(self, shape: Shape, left: list[Term], right: list[Term], context: Context, *, count: bool) -> bool:
         if count:
             return False
         width = _width([*left, *right])
         ordered = [[replace(t, factors=tuple(_ordered(t))) for t in side] for side in (left, right)]
         here, there = ([p for t in side for p in located(t, width, ())] for side in ordered)
-        return all(_covered(p, there, context) for p in here) and all(_covered(p, here, context) for p in there)
+        return all(covered(p, there, context) for p in here) and all(covered(p, here, context) for p in there)
 
     # ---- multiplicities ------------------------------------------------------------------------------------------
 
@@ -170,9 +184,9 @@ class Equality:
         # Outside of what all places demand nothing is read at all.
         common = frozenset.intersection(*(p.guards for p in places))
         places = [replace(p, guards=p.guards - common) for p in places]
-        encoder, solver = _solver(context.and_(common))
+        encoder, solver = solver_for(context.and_(common))
         unit = math.lcm(*(p.coefficient.denominator for p in places))
-        total = [_counted(p, unit, encoder) for p in places]
+        total = [counted(p, unit, encoder) for p in places]
         solver.add(z3.Sum(*total, z3.IntVal(0)) != 0, *encoder.facts())
         return bool(solver.check() == z3.unsat)
 
@@ -235,126 +249,6 @@ def _symmetries(shape: Shape) -> Iterator[tuple[int, ...]]:
 def _reordered(t: Term, order: Sequence[int]) -> Term:
     factors = _ordered(t)
     return replace(t, factors=tuple(factors[k] for k in order))
-
-
-def located(t: Term, width: int, fixed: Sequence[int]) -> list[Place]:
-    """The term's guards at the places ``v:k`` that it reads, its bound variables eliminated where that can be."""
-    indices = [i for f in t.factors for i in f.index]
-    bound = dict(t.bound)
-    equations = [(symbol(f"v:{k}"), indices[k]) for k in range(width) if k not in fixed]
-    guards = set(t.guards)
-    progress = True
-    while progress and bound:
-        progress = False
-        for name, extent in list(bound.items()):
-            value = next((v for target, e in equations if (v := solved(e, name, target)) is not None), None)
-            if value is None:
-                continue
-            values: Mapping[str, Size] = {name: value}
-            del bound[name]
-            guards = {g.map(values) for g in guards} | set(between(value, replaced(extent, values)))
-            equations = [(target, replaced(e, values)) for target, e in equations]
-            bound = {b: replaced(e, values) for b, e in bound.items()}
-            progress = True
-    guards |= {Guard(target - e, "==") for target, e in equations}
-    kept = frozenset(g for g in guards if g.decided is not True)
-    if any(g.decided is False for g in kept):
-        return []
-    return [Place(t.coefficient, kept, tuple(bound.items()))]
-
-
-def _solver(context: Context) -> tuple[Encoder, z3.Solver]:
-    encoder = Encoder(context)
-    solver = z3.Solver()
-    solver.set("timeout", 5000)
-    solver.add(*encoder.context())
-    return encoder, solver
-
-
-def _counted(place: Place, unit: int, encoder: Encoder) -> z3.ArithRef:
-    if place.bound:
-        raise Unprovable(f"a bound variable cannot be eliminated: {', '.join(b for b, _ in place.bound)}")
-    whole = int(place.coefficient * unit)
-    return z3.If(z3.And(*map(encoder.guard, place.guards)), z3.IntVal(whole), z3.IntVal(0))
-
-
-def _covered(place: Place, others: Sequence[Place], context: Context) -> bool:
-    """Whether wherever ``place`` reads, for any values of its bound variables, one of the others reads."""
-    bounds = dict(place.bound)
-    encoder, solver = _solver(context.and_(place.guards, bounds))
-    goal = [z3.And(*map(encoder.guard, option)) for other in others for option in _options(other, bounds, context)]
-    for premise, conclusion in (c for other in others for c in _cut_at(other)):
-        solver.add(z3.Implies(encoder.guard(premise), encoder.guard(conclusion)))
-    solver.add(z3.Not(z3.Or(*goal)), *encoder.facts())
-    return bool(solver.check() == z3.unsat)
-
-
-def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iterator[list[Guard]]:
-    """Guards that imply that the place is read: its variables eliminated, or replaced by values that could do."""
-    guards, left = eliminated(place)
-    if not left:
-        yield list(guards)
-        return
-    yield from _tried(guards, left)
-    names = [b for b, _ in place.bound]
-    for group in (tuple(bounds), *context.witnesses):
-        if len(group) != len(names):
-            continue
-        values: Mapping[str, Size] = {b: symbol(c) for b, c in zip(names, group, strict=True)}
-        ranges = [g for b, e in place.bound for g in between(values[b], e)]
-        yield [*ranges, *(g.map(values) for g in place.guards)]
-
-
-def _tried(guards: frozenset[Guard], left: Sequence[tuple[str, Size]]) -> Iterator[list[Guard]]:
-    """The guards with each variable that is left at an end of its range, or where another bound puts it."""
-    candidates = [[0, e - 1, *_bounds_of(b, guards)] for b, e in left]
-    for values in itertools.islice(itertools.product(*candidates), 60):
-        chosen: Mapping[str, Size] = {b: v for (b, _), v in zip(left, values, strict=True)}
-        yield [g.map(chosen) for g in guards]
-
-
-def _cut_at(place: Place) -> Iterator[tuple[Guard, Guard]]:
-    """Where floor(r / f) lies beside the end of its variable's range, so do the multiples by f >= 1."""
-    guards, left = eliminated(place)
-    for name, extent in left:
-        for quotient in _bounds_of(name, guards):
-            for atom in floors((quotient,)):
-                for beside in (quotient - extent, extent - 1 - quotient, quotient, -quotient - 1):
-                    yield Guard(beside, ">="), Guard(beside * atom.denominator, ">=")
-
-
-def _bounds_of(name: str, guards: frozenset[Guard]) -> list[Size]:
-    """floor(r / f) for every guard r - f·name >= 0."""
-    found: list[Size] = []
-    for g in sorted(guards, key=str):
-        if isinstance(g.value, int):
-            continue
-        own = [(m, c) for m, c in g.value.terms if Symbol(name) in m]
-        if g.kind == ">=" and len(own) == 1 and own[0][1] == -1 and len(own[0][0]) == 2:
-            (monomial, _) = own[0]
-            factor = Expression(((tuple(a for a in monomial if a != Symbol(name)), 1),))
-            found.append(floor_divide(g.value + factor * symbol(name), factor))
-    return found
-
-
-def eliminated(place: Place) -> tuple[frozenset[Guard], list[tuple[str, Size]]]:
-    """Guards without the bound variables of coefficient ±1, exactly (Fourier and Motzkin), and the variables left."""
-    guards = set(place.guards)
-    for name, extent in place.bound:
-        guards |= set(between(symbol(name), extent))
-    left: list[tuple[str, Size]] = []
-    for name, extent in place.bound:
-        touching = [g for g in guards if name in symbols(g.value)]
-        values = [solved(g.value, name) for g in touching]
-        if any(v is None for v in values) or any(g.kind == "!=" for g in touching):
-            left.append((name, extent))
-            continue
-        pairs = [(g, v) for g, v in zip(touching, values, strict=True) if v is not None]
-        lower = [v for g, v in pairs if g.kind == "==" or linear(g.value, name) == 1]
-        upper = [v for g, v in pairs if g.kind == "==" or linear(g.value, name) == -1]
-        guards -= set(touching)
-        guards |= {Guard(u - low, ">=") for u in upper for low in lower}
-    return frozenset(g for g in guards if g.decided is not True), left
 
 
 def divisors(t: Term) -> list[tuple[str, Size]]:

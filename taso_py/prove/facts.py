@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Expression, Size, symbol
-from taso_py.prove.arithmetic import SIGNED, Context, Guard
+from taso_py.prove.arithmetic import SIGNED, Context, Guard, Unprovable
 from taso_py.prove.maxima import Maxima, constant_of, divided, factor_names, instance
 from taso_py.prove.normal import (
     ONE,
@@ -22,7 +22,6 @@ from taso_py.prove.normal import (
     Head,
     Sum,
     Term,
-    Unprovable,
     integer,
     multiplied,
     number,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Size, symbols
-from taso_py.prove.arithmetic import SIGNED, Context, Guard
+from taso_py.prove.arithmetic import SIGNED, Context, Guard, Unprovable
 from taso_py.prove.normal import (
     ONE,
     ZERO,
@@ -16,7 +16,6 @@ from taso_py.prove.normal import (
     Head,
     Sum,
     Term,
-    Unprovable,
     multiplied,
     powers,
     slots,

@@ -14,13 +14,9 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from taso_py.graph.sizes import Atom, Entry, Expression, Floor, Size, Symbol, entry, floor_divide, symbols
-from taso_py.prove.arithmetic import Context, Guard, replaced
+from taso_py.prove.arithmetic import Context, Guard, Unprovable, replaced
 
 HeadKind: TypeAlias = Literal["tensor", "truth", "size", "integer", "function", "maximum", "count"]
-
-
-class Unprovable(Exception):
-    """The method does not reach this goal; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

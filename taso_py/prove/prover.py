@@ -11,10 +11,10 @@ import numpy as np
 
 from taso_py.graph.model import Values
 from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
-from taso_py.prove.arithmetic import Context, Guard, forget, replaced
+from taso_py.prove.arithmetic import Context, Guard, Unprovable, forget, replaced
 from taso_py.prove.equality import Equality
 from taso_py.prove.facts import Functions
-from taso_py.prove.normal import Sum, Unprovable, splitting, text
+from taso_py.prove.normal import Sum, splitting, text
 from taso_py.prove.schema import Case, Untyped, typings
 from taso_py.prove.shapes import Unsupported
 from taso_py.prove.values import Elements, Window
@@ -35,10 +35,19 @@ DRAWS, ATTEMPTS = 12, 300
 
 def prove(rule: Rule) -> Proved | Unknown:
     """Proves ``rule`` (both directions of an ``==`` law) for all sizes, never refutes it."""
-    verdict = _both(rule, None)
-    if isinstance(verdict, Unknown):
-        bounded = _both(rule, BOUND)
-        verdict = bounded if isinstance(bounded, Proved) else verdict
+    verdict = prove_all_sizes(rule)
+    if isinstance(verdict, Proved):
+        return verdict
+    bounded = _covering(rule, _both(rule, BOUND))
+    return bounded if isinstance(bounded, Proved) else verdict
+
+
+def prove_all_sizes(rule: Rule) -> Proved | Unknown:
+    """`prove` without the fallback to bounded sizes."""
+    return _covering(rule, _both(rule, None))
+
+
+def _covering(rule: Rule, verdict: Proved | Unknown) -> Proved | Unknown:
     left_out = uncovered(rule, verdict) if isinstance(verdict, Proved) else ""
     return Unknown(f"the typings that were proved leave out {left_out}") if left_out else verdict
 

@@ -57,6 +57,11 @@ def refute(
         return None if found is None else counterexample(_shrunk(found, run))
 
 
+def differs(rule: Rule, *, seed: int, replay: Replay, among: Callable[[Instance], bool]) -> bool:
+    """Whether `refute` would soon find something; nothing is made small."""
+    return _search(Sampler(rule, seed, attempts=300), ATTEMPTS // 2, replay, Gap.UNDEFINED, among) is not None
+
+
 def _search(
     sampler: Sampler, attempts: int, replay: Replay, weakest: Gap, among: Callable[[Instance], bool] | None
 ) -> Trial | None:

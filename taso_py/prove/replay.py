@@ -112,6 +112,8 @@ class Sampler:
     rule: Rule
     seed: int
     typed: bool = False
+    attempts: int = _ATTEMPTS
+    """Draws for one instance."""
     values: Values = field(default_factory=Values)
     random: np.random.Generator = field(init=False)
     count: int = 0
@@ -125,7 +127,7 @@ class Sampler:
         directed = directions[self.count % len(directions)]
         style = self.count // len(directions) % 3
         self.count += 1
-        found = draw(directed, self.random, self.values, _ATTEMPTS, typed=self.typed)
+        found = draw(directed, self.random, self.values, self.attempts, typed=self.typed)
         if found is None:
             return None
         return Drawn(found if style == 0 else integral(found, zeros=style == 2), directed is not self.rule)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Expression, Size, Symbol, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard
+from taso_py.prove.arithmetic import Context, Guard, Unprovable, step
 from taso_py.prove.normal import (
     ONE,
     Alternative,
@@ -16,7 +16,6 @@ from taso_py.prove.normal import (
     Head,
     Sum,
     Term,
-    Unprovable,
     integer,
     multiplied,
     number,
@@ -56,6 +55,7 @@ def collected(terms: Iterable[Term]) -> Sum:
 
 
 def _simplified(term: Term, context: Context) -> list[Term]:
+    step()
     inner = context.and_((), dict(term.bound)) if term.bound else context
     tidy = _tidied(term, inner)
     if tidy is None:

@@ -11,7 +11,7 @@ from taso_py.graph.model import Node
 from taso_py.graph.sizes import Expression, Size, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
-from taso_py.prove.arithmetic import Context, Guard, between, guard
+from taso_py.prove.arithmetic import Context, Guard, Unprovable, between, guard
 from taso_py.prove.facts import Functions, real
 from taso_py.prove.maxima import LOWEST
 from taso_py.prove.normal import (
@@ -21,7 +21,6 @@ from taso_py.prove.normal import (
     Head,
     Sum,
     Term,
-    Unprovable,
     integer,
     number,
     scaled,

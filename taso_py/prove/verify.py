@@ -13,17 +13,17 @@ import numpy.typing as npt
 from taso_py.errors import RuleError
 from taso_py.ops.algebra import Algebra
 from taso_py.prove.classes import bitwise, kind_of, specials_change
-from taso_py.prove.prover import prove
-from taso_py.prove.refute import counterexample, refute, replayed
+from taso_py.prove.prover import prove, prove_all_sizes
+from taso_py.prove.refute import counterexample, differs, refute, replayed
 from taso_py.prove.replay import Replay, replaying
 from taso_py.prove.verdict import Counterexample, Proved, Refuted, Unknown, Verdict
 from taso_py.prove.witness import Survey, seed_of, smallest, summary, survey
 from taso_py.rules.instances import Instance
-from taso_py.rules.lock import Record, admitted
+from taso_py.rules.lock import Record, admitted, with_verdict
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.printer import condition_text
 from taso_py.rules.rule import Rule, RuleSet
-from taso_py.rules.term import Comparison, Condition, Membership
+from taso_py.rules.term import Comparison, Condition, Membership, Predicate
 
 Prover: TypeAlias = Callable[[Rule], Proved | Unknown]
 Specials: TypeAlias = Literal["kept", "changed", "open"]
@@ -102,16 +102,18 @@ def _described(verdict: Verdict, seen: Survey, replay: Replay) -> Judgement:
 
 def role(rule: Rule, condition: Condition, prover: Prover, replay: Replay) -> Role:
     """What the rule is without one of its conditions: false, proved, or neither."""
+    if isinstance(condition, Predicate) and condition.name == "constant":
+        return "droppable"  # it says when folding pays; proofs are for all values
     weaker = replace(rule, conditions=tuple(c for c in rule.conditions if c != condition))
     try:
         weaker.check()
     except RuleError:
         return "undecided"
-    found = prover(weaker)
+    found = (prove_all_sizes if prover is prove else prover)(weaker)
     if isinstance(found, Proved) and found.limit is None:
         return "droppable"
-    against = refute(weaker, seed=seed_of(rule), replay=replay, among=lambda i: not _holds(condition, i))
-    return "undecided" if against is None else "necessary"
+    against = differs(weaker, seed=seed_of(rule), replay=replay, among=lambda i: not _holds(condition, i))
+    return "necessary" if against else "undecided"
 
 
 def _holds(condition: Condition, instance: Instance) -> bool:
@@ -182,7 +184,7 @@ def proved(rules: RuleSet, *, allow_bounded: bool, prover: Prover = prove) -> Ru
             known = rule
             if not admitted(rule.status, allow_bounded):
                 judgement = next(stages(rule, prover, replay))
-                known = replace(rule, status=record(judgement).status)
+                known = with_verdict(rule, record(judgement))
                 if not admitted(known.status, allow_bounded):
                     failures.append(f"{rule.file}:{rule.line}:1: rule {rule.name} is {in_words(judgement.verdict)}")
             stamped.append(known)

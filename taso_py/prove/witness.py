@@ -16,7 +16,7 @@ from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import Block
 
-DRAWS = 48
+DRAWS = 24
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,6 @@ from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule, RuleSet
 
 SCHEMA = "superopt.proofs/1"
-ENFORCED = False
-"""Whether `usable` leaves out what is not proved."""
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PLUMBING = frozenset({"verify.py", "crew.py", "__init__.py"})
 """Modules of the prover that only call it."""
@@ -36,7 +33,7 @@ _MEANING = ("graph/sizes.py", "graph/types.py", *(f"rules/{m}.py" for m in (
 _RENAMED = {"kind": "class"}
 
 Outcome = Literal["proved", "refuted", "unknown"]
-Promise = Literal["proved", "refuted", "vacuous"]
+Promise = Literal["proved", "refuted", "vacuous", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +118,7 @@ class Lock:
 
     def _stamp(self, rule: Rule) -> Rule:
         record = self.record(rule)
-        if record is None:
-            return rule
-        patterns = record.patterns if record.verdict == "proved" else None
-        return replace(rule, status=record.status, patterns=patterns)
+        return rule if record is None else with_verdict(rule, record)
 
     def text(self) -> str:
         """The file, in an order of its own, so that one proof changes one line."""
@@ -147,6 +141,12 @@ class Lock:
             kept[place] = Entry(rule.name, place[0], key_of(rule, z3), record)
         places = {(Path(rule.file).name, rule.name) for rule in known}
         return Lock(z3, tuple(e for place, e in kept.items() if place in places))
+
+
+def with_verdict(rule: Rule, record: Record) -> Rule:
+    """The rule with its status, and with the typings that its proof covers."""
+    patterns = record.patterns if record.verdict == "proved" else None
+    return replace(rule, status=record.status, patterns=patterns)
 
 
 def lock_path() -> Path:
@@ -209,10 +209,15 @@ def installed_z3() -> str:
 
 
 def expected(rule: Rule) -> Promise:
-    """What the rule's file promises: false laws stand in refuted.rules and, named so, in taso_axioms.rules."""
+    """What the rule's file promises.
+
+    False laws stand in refuted.rules and, named so, in taso_axioms.rules; laws that no proof reaches in open.rules.
+    """
     file = Path(rule.file).name
     if file == "refuted.rules":
         return "vacuous" if rule.name.startswith("vacuous-") else "refuted"
+    if file == "open.rules":
+        return "unknown"
     return "refuted" if file == "taso_axioms.rules" and rule.name.endswith("-false") else "proved"
 
 
@@ -227,10 +232,8 @@ def admitted(status: str, allow_bounded: bool) -> bool:
     return status == "proved" or (allow_bounded and status.startswith("proved<="))
 
 
-def usable(rules: RuleSet, allow_bounded: bool, *, enforced: bool | None = None) -> RuleSet:
+def usable(rules: RuleSet, allow_bounded: bool) -> RuleSet:
     """The rules that may rewrite: proved ones; with ``allow_bounded`` also those proved up to some size."""
-    if not (ENFORCED if enforced is None else enforced):
-        return rules
     return RuleSet(tuple(rule for rule in rules if admitted(rule.status, allow_bounded)))
 
 
