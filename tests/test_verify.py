@@ -507,7 +507,8 @@ from taso_py.rules.library import load_file
 from taso_py.rules.location import rules_directory
 path = Path({str(tmp_path / "a.lock")!r})
 rules = [r for p in sorted(rules_directory().glob("*.rules")) for r in load_file(p)]
-why = dict(vacuous=lock.Record("unknown", "vacuous: nothing"), unknown=lock.Record("unknown"), refuted=lock.Record("refuted"))
+why = {{v: lock.Record(v) for v in ("unknown", "refuted")}}
+why["vacuous"] = lock.Record("unknown", "vacuous: nothing")
 made = [(r, why.get(lock.expected(r), lock.Record("proved", method="belief"))) for r in rules]
 lock.Lock().updated(made, rules, lock.installed_z3()).write(path)
 lock.lock_path = lambda: path
