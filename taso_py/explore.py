@@ -23,6 +23,8 @@ _STATES, _UNTIMED_STATES = 5000, 120
 """States that a search builds at most."""
 _PATIENCE, _UNTIMED_PATIENCE = 150, 40
 """States without a gain after which a search gives up; without timing nobody waits for a deadline."""
+_PATIENCE_SHARE = 0.3
+"""Part of the search's time without a gain that it takes as well: what was given to it may be used."""
 _SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.2, 20
 """States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
 _SEEKING = 0.85
@@ -63,7 +65,7 @@ def _seeds(job: Job, rewriter: Rewriter, view: View) -> tuple[State, ...]:
     """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end."""
     now = time.monotonic()
     deadline = now + _SEED_SHARE * max(0.0, job.deadline(SEARCH_SHARE) - now)
-    limits = replace(_limits(job), deadline=deadline, patience=_SEED_PATIENCE)
+    limits = replace(_limits(job), deadline=deadline, patience=_SEED_PATIENCE, patience_s=0.0)
     search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
     start = job.roofline.total(view.model)
     return search.run(view, start, job.stopped, lambda count, best: None).states[:_SEEDS]
@@ -71,11 +73,13 @@ def _seeds(job: Job, rewriter: Rewriter, view: View) -> tuple[State, ...]:
 
 def _limits(job: Job) -> Limits:
     timed = job.options.race
+    deadline = job.deadline(_SEEKING * SEARCH_SHARE)
     return Limits(
-        job.deadline(_SEEKING * SEARCH_SHARE),
+        deadline,
         job.options.alpha,
         states=_STATES if timed else _UNTIMED_STATES,
         patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
+        patience_s=_PATIENCE_SHARE * max(0.0, deadline - time.monotonic()) if timed else 0.0,
         constant_bytes=max(_SMALL_GROWTH, _FILE_GROWTH * weight_bytes(job.setting.loaded.proto)),
     )
 

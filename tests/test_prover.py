@@ -57,6 +57,18 @@ FALSE = {
     "quotient enlarged": "Add(Div(x, y), z) => Add(Mul(Div(x, z), Div(z, y)), z) for x[*s], y[*s], z[*s]",
     "negative leak": "LeakyRelu(LeakyRelu(x, alpha=a), alpha=b) => LeakyRelu(x, alpha=a * b) for x[*s]",
     "negative scale": "Max(Mul(x, a), Mul(y, a)) => Mul(Max(x, y), a) for x[*s], y[*s], a[*s]",
+    "order of three": """
+      Add(Transpose(x, perm=p), c) => Transpose(Add(x, Transpose(c, perm=p)), perm=p)
+      for x[*s], c[*t] when rank(s) == rank(t)""",
+    "sizes that may coincide": """
+      Slice(Slice(x, axes=[-1], starts=[n - 1], ends=[-1 - n], steps=[-1]),
+            axes=[0], starts=[n - 1], ends=[-1 - n], steps=[-1])
+      => x for x[n, *b] when n >= 2""",
+    "axis that may fit": """
+      ReduceSum(Slice(x, axes=f, starts=[n - 1], ends=[-1 - n], steps=[-1]), axes=[0], keepdims=i)
+      => ReduceSum(x, axes=[0], keepdims=i) for x[n, *b] when n >= 2""",
+    "cut of nothing": """
+      Slice(Concat(x, y, axis=0), axes=[0], starts=[m], ends=[m + n], steps=[f]) => y for x[m, *b], y[n, *b]""",
     "axes as one": "Reshape(Transpose(x, perm=[1, 0]), shape=[m * n]) => Reshape(x, shape=[m * n]) for x[m, n]",
     "groups in the other order": """
       Reshape(Reshape(x, shape=[c, g]), shape=[g, c]) => Transpose(Reshape(x, shape=[c, g]), perm=[1, 0])

@@ -38,10 +38,12 @@ class Concat(Operator):
     def infer(self, *operands: TensorType) -> TensorType:
         first = operands[0]
         if first.rank == 0:
-            raise TypingError(f"Concat needs an axis, got {first}")
+            raise TypingError(f"Concat needs an axis, got {first} of rank 0")
         axis = normal_axis(self.axis, first.rank)
         for other in operands[1:]:
-            if other.rank != first.rank or _without(other, axis) != _without(first, axis):
+            if other.rank != first.rank:
+                raise TypingError(f"Concat of {first} and {other}: ranks must be equal")
+            if _without(other, axis) != _without(first, axis):
                 raise TypingError(f"Concat on axis {axis} of {first} and {other}")
         extent: Size = 0
         for t in operands:

@@ -88,13 +88,17 @@ _POSITIVE: dict[object, bool] = {}
 _REDUCED: dict[object, Guard] = {}
 
 
+class Unprovable(Exception):
+    """The method does not reach this goal; the message says why."""
+
+
+class TooManyTerms(Unprovable):
+    """A value that would be too long if it were written out."""
+
+
 STEPS = 400_000
 """Most terms that one proof may simplify, tens of seconds; no proof of the library takes a fifth of it."""
 _COUNT = [0]
-
-
-class Unprovable(Exception):
-    """The method does not reach this goal; the message says why."""
 
 
 def step() -> None:

@@ -23,6 +23,7 @@ from taso_py.rules.term import (
     Call,
     Comparison,
     Declaration,
+    Listing,
     Membership,
     Name,
     Predicate,
@@ -36,6 +37,8 @@ from taso_py.rules.unify import Binding, Unbound, decide
 
 BLOCKS = (0, 1, 2)
 """Numbers of axes for which a block stands in proofs: every further one behaves like the second."""
+PERMUTED = (0, 1, 2, 3)
+"""The same where axes are permuted: two axes have no order that is not its own inverse."""
 
 
 @dataclass(slots=True)
@@ -177,7 +180,7 @@ class Declared:
 
     def _block(self, name: str) -> tuple[Size, ...]:
         rank = self.binding.ranks.get(name)
-        count = self.shapes.choices.pick(BLOCKS) if rank is None else rank
+        count = self.shapes.choices.pick(PERMUTED if self._permutes() else BLOCKS) if rank is None else rank
         if self._pointwise_only():
             count = min(count, 1)
             return tuple(self.shapes.choices.pick((1, self._column())) for _ in range(count))
@@ -185,6 +188,12 @@ class Declared:
         if spatial:
             count = self.shapes.choices.pick(spatial)
         return self.shapes.sizes(name, count, int(bool(spatial) and self._is_kernel(name)))
+
+    def _permutes(self) -> bool:
+        """Whether some Transpose has an order that the rule leaves open."""
+        sides = (self.rule.left, self.rule.right)
+        orders = [e for s in sides for a in s.applications() for n, e in a.attributes if n == "perm"]
+        return any(not isinstance(e, Listing) for e in orders)
 
     def _is_kernel(self, name: str) -> bool:
         return any(d.axes and isinstance(d.axes[-1], Block) and d.axes[-1].name == name for d in self.rule.declarations)
@@ -268,7 +277,8 @@ class Declared:
         left, right = self.binding.value(c.left), self.binding.value(c.right)
         if any(not isinstance(v, int | Expression) for v in (left, right)):
             if not self.binding.holds(c):
-                raise TypingError("a condition does not hold")
+                open_ = any(isinstance(e, Expression) for v in (left, right) if isinstance(v, tuple) for e in v)
+                raise TypingError("a condition is open" if open_ else "a condition does not hold")
             return
         if _real(left - right):
             swap = c.relation in ("<", "<=")

@@ -48,12 +48,14 @@ FACTS: Mapping[str, str] = {
     "bounded below": "exp, sigmoid and |x| are never negative",
     "leaky relu is two maxima": "leakyrelu(x, s) = max(x, 0) - s·max(-x, 0)",
     "choice": "where(c, a, b) = c·a + (1 - c)·b with c² = c",
+    "disjunction": "a or b = a + b - a·b for truth values 0 and 1",
+    "total order": "a >= b is not a < b, for numbers",
     "root of a square": "(√a)² = a for a >= 0",
 }
 """Name -> statement; each holds on the domain of its left side."""
 
 _ODD = frozenset({"tanh", "erf", "sin"})
-_TRUTHS = frozenset({"equal", "less", "greater", "lessorequal", "greaterorequal"})
+_TRUTHS = frozenset({"equal", "less"})
 
 
 @dataclass(slots=True)
@@ -75,6 +77,10 @@ class Functions(Maxima):
             "where": lambda: self._where(*arguments),
             "not": lambda: (*ONE, *scaled(arguments[0], -1)),
             "and": lambda: multiplied(arguments[0], arguments[1]),
+            "or": lambda: self._either(*arguments),
+            "greater": lambda: self.apply("less", arguments[::-1], attributes, context),
+            "lessorequal": lambda: self._not_less(arguments[::-1], context),
+            "greaterorequal": lambda: self._not_less(arguments, context),
         }
         if name in build:
             return build[name]()
@@ -85,6 +91,14 @@ class Functions(Maxima):
             value = self._function(name, sums, attributes, inner)
             found += [t.guarded(guards) for t in value]
         return tuple(found)
+
+    def _either(self, a: Sum, b: Sum) -> Sum:
+        self.used.add("disjunction")
+        return (*a, *b, *scaled(multiplied(a, b), -1))
+
+    def _not_less(self, arguments: Sequence[Sum], context: Context) -> Sum:
+        self.used.add("total order")
+        return (*ONE, *scaled(self.apply("less", arguments, (), context), -1))
 
     def _function(self, name: str, sums: tuple[Sum, ...], attributes: Sequence[float | Size], context: Context) -> Sum:
         match name:

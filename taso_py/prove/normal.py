@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from taso_py.graph.sizes import Atom, Entry, Expression, Floor, Size, Symbol, entry, floor_divide, symbols
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, replaced
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, replaced
 
 HeadKind: TypeAlias = Literal["tensor", "truth", "size", "integer", "function", "maximum", "count"]
 
@@ -176,7 +176,7 @@ def scaled(terms: Sum, coefficient: Fraction | int) -> Sum:
 def multiplied(a: Sum, b: Sum) -> Sum:
     """a · b; powers of equal factors are added."""
     if len(a) * len(b) > 5000:
-        raise Unprovable("a product has too many terms")
+        raise TooManyTerms("a product has too many terms")
     found = []
     for s in a:
         for t in b:

@@ -100,6 +100,8 @@ def _directed(rule: Rule, limit: int | None) -> Proved | Unknown:
             if isinstance(case, Untyped):
                 if case.side == "right":
                     return Unknown(f"the right side is not typed: {case.why}")
+                if not case.definite:
+                    return Unknown(f"some instances may be typed in a way that is not known: {case.why}")
                 skipped = case.why
                 continue
             proof = Proof(case)

@@ -6,6 +6,7 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,6 +44,10 @@ from taso_py.rules.unify import Unbound
 _Wanted: TypeAlias = Callable[[str], tuple[Size, ...]]
 MOST = 6000
 """Most typings of one rule."""
+_NEVER = re.compile(
+    r"condition does not hold|conditions exclude|\branks?\b|spatial axes|differ in length|\[\] has no definition"
+)
+_OPEN = re.compile(r"is open|cannot be made equal|~")
 _MISTYPED = (TypingError, NotBuildable, Unbound, LookupError, TypeError, ValueError, ZeroDivisionError)
 _EARLY = (
     *FIRST, "axis", "axes", "kernel_shape", "dilations", "strides", "starts", "steps", "ends", "indices",
@@ -78,6 +83,19 @@ class Untyped:
 
     why: str
     side: str
+    definite: bool = True
+    """Whether no instance is typed so; otherwise sizes may coincide in an instance that this leaves out."""
+
+
+def _definite(error: Exception, limit: int | None) -> bool:
+    """Whether an error stems from numbers of axes or from a condition, which no choice of sizes mends.
+
+    Where all sizes are concrete, what is not typed has no type, unless an attribute is open.
+    """
+    if isinstance(error, TypingError):
+        known = limit is not None and not _OPEN.search(str(error))
+        return known or bool(_NEVER.search(str(error)))
+    return isinstance(error, LookupError)
 
 
 def typings(rule: Rule, limit: int | None = None) -> Iterator[Case | Untyped]:
@@ -94,7 +112,7 @@ def _typing(rule: Rule, choices: Choices, limit: int | None) -> Case | Untyped:
         try:
             typing.left()
         except _MISTYPED as error:
-            return Untyped(f"{type(error).__name__}: {error}", "left")
+            return Untyped(f"{type(error).__name__}: {error}", "left", definite=_definite(error, limit))
         return typing.case()
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Expression, Size, Symbol, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, step
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, step
 from taso_py.prove.normal import (
     ONE,
     Alternative,
@@ -39,7 +39,7 @@ def simplified(terms: Sum, context: Context) -> Sum:
     for term in terms:
         found.extend(_simplified(term, context))
         if len(found) > TERMS:
-            raise Unprovable("a sum has too many terms")
+            raise TooManyTerms("a sum has too many terms")
     return collected(found)
 
 

@@ -11,7 +11,7 @@ from taso_py.graph.model import Node
 from taso_py.graph.sizes import Expression, Size, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, between, guard
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, between, guard, replaced
 from taso_py.prove.facts import Functions, real
 from taso_py.prove.maxima import LOWEST
 from taso_py.prove.normal import (
@@ -26,7 +26,7 @@ from taso_py.prove.normal import (
     scaled,
     tidied,
 )
-from taso_py.prove.simplify import simplified
+from taso_py.prove.simplify import UNROLLED, simplified
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,13 @@ class Elements:
             case Choose(conditions, then, otherwise):
                 return self._choose(conditions, then, otherwise, inputs, context)
             case Reduce("sum", variable, extent, body):
-                terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
+                try:
+                    terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
+                except TooManyTerms:
+                    if not isinstance(extent, int) or extent > UNROLLED:
+                        raise
+                    pieces = [_at(body, {variable: k}) for k in range(extent)]
+                    return simplified(tuple(t for p in pieces for t in self._scalar(p, inputs, context)), context)
                 bound = ((variable, extent),)
                 return simplified(tuple(replace(t, bound=bound + t.bound) for t in terms), context)
             case Reduce():
@@ -177,6 +183,24 @@ class Elements:
         terms = simplified(value, inner.and_(guards))
         family = Alternative(terms, tuple(bound), frozenset(guards))
         return simplified(self.functions.maximum([family], context), context)
+
+
+def _at(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
+    """The expression with a variable of its own replaced."""
+    match expression:
+        case Number():
+            return expression
+        case Integer(value):
+            return Integer(replaced(value, values))
+        case Read(operand, index):
+            return Read(operand, tuple(replaced(i, values) for i in index))
+        case Apply(function, arguments, attributes):
+            return Apply(function, tuple(_at(a, values) for a in arguments), attributes)
+        case Choose(conditions, then, otherwise):
+            tests = tuple(Compare(replaced(c.left, values), c.relation, replaced(c.right, values)) for c in conditions)
+            return Choose(tests, _at(then, values), _at(otherwise, values))
+        case Reduce(kind, variable, extent, body):
+            return Reduce(kind, variable, replaced(extent, values), _at(body, values))
 
 
 def _digits(index: Size, factors: Sequence[Size], context: Context) -> list[Size]:

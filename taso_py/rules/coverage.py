@@ -3,8 +3,9 @@
 In a rule of point-wise operators alone every broadcast is covered, because all axes behave alike.  Otherwise a proof
 records for each application of the left side its flags, and along which axes a point-wise operator's operands are
 repeated; a match must be an instance of one of these.  Numbers of axes are on record too, but do not bind: further axes
-are like those that were looked at.  A literal or a ``number(c)`` never enlarges what it meets, no step of a Slice is
-negative, and nothing that is summed or regrouped has a size of 0.
+are like those that were looked at, except that an order of three axes needs a proof with three.  A literal or a
+``number(c)`` never enlarges what it meets, no step of a Slice is negative, and nothing that is summed or regrouped has
+a size of 0.
 """
 
 from __future__ import annotations
@@ -122,9 +123,15 @@ def instance_of(found: str, patterns: Iterable[str]) -> bool:
 
 def _alike(found: str, known: str) -> bool:
     if found.startswith("r") and known.startswith("r"):
-        return found.split("|")[1] == known.split("|")[1]
+        return found.split("|")[1] == known.split("|")[1] and _permutes(found) <= _permutes(known)
     marks = zip(found.split(","), known.split(","), strict=False)
     return found.count(",") == known.count(",") and all(b in _readings(a) for a, b in marks)
+
+
+def _permutes(signature: str) -> bool:
+    """Whether three axes or more are permuted: what holds for two, whose orders commute, says nothing of these."""
+    order = signature.rpartition("perm=")[2] if "perm=" in signature else ""
+    return order.strip("()").rstrip(".").count(".") >= 2
 
 
 def typed_alike(found: str, patterns: Iterable[str]) -> bool:

@@ -80,7 +80,9 @@ class Limits:
     states: int = 5000
     """Most states to build."""
     patience: int = 400
-    """States to build without a better one before giving up."""
+    """States to build without a better one before giving up, and ..."""
+    patience_s: float = 0.0
+    """... the seconds that must have gone by as well."""
     nodes: float = 2.0
     """Largest growth of the number of nodes."""
     constant_bytes: float = float("inf")
@@ -178,9 +180,9 @@ class Backtracking:
         queue = [(*_priority(o.state), next(counter), o) for o in opened if o.groups]
         heapq.heapify(queue)
         best = min([first, *reached], key=_priority)
-        idle = 0
+        idle, since = 0, time.monotonic()
         while queue:
-            reason = self._ended(stop, idle)
+            reason = self._ended(stop, idle, since)
             if reason is not None:
                 return reached, reason
             *_, parent = heapq.heappop(queue)
@@ -195,7 +197,7 @@ class Backtracking:
             idle += 1
             reached = _ranked([*reached, child])[:_KEPT]
             if _priority(child) < _priority(best):
-                best, idle = child, 0
+                best, idle, since = child, 0, time.monotonic()
             fresh = self._open(child, barred)
             if fresh.groups and child.cost < self.limits.alpha * best.cost:
                 heapq.heappush(queue, (*_priority(child), next(counter), fresh))
@@ -214,14 +216,15 @@ class Backtracking:
         steps[-1] = replace(steps[-1], after=cost)
         return replace(seed, cost=cost, trace=tuple(steps), parts=estimate.parts)
 
-    def _ended(self, stop: Stop, idle: int) -> StopReason | None:
+    def _ended(self, stop: Stop, idle: int, since: float) -> StopReason | None:
         if stop():
             return StopReason.INTERRUPTED
         if time.monotonic() > self.limits.deadline:
             return StopReason.TIME
         if self._built >= self.limits.states:
             return StopReason.STATES
-        return StopReason.STALLED if idle >= self.limits.patience else None
+        waited = time.monotonic() - since >= self.limits.patience_s
+        return StopReason.STALLED if idle >= self.limits.patience and waited else None
 
     def _open(self, state: State, barred: frozenset[str]) -> _Open:
         """The state with its groups in ascending order of promise: the last one is tried first."""
