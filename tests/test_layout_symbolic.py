@@ -88,6 +88,10 @@ def shape_input(operator: Operator, opset: int, x: TensorType, position: int = 1
         (N + S, 0, N, 1, (0, N, 1)),
         (N + S, N, N + S, 1, (N, N + S, 1)),
         (N, 0, 0, 1, (0, 0, 1)),
+        (N + 3, 1, N + 5, 1, (1, N + 3, 1)),
+        (N + S, 0, N + S + 1, 2, (0, N + S, 2)),
+        (N, N + 2, -FAR - 1, -1, (N - 1, -1 - N, -1)),
+        (N + S, N + S, -2 - N - S, -1, (N + S - 1, -1 - N - S, -1)),
     ],
 )
 def test_slices_of_symbolic_axes(dim: Size, start: Size, end: Size, step: int, expected: tuple[Size, ...]) -> None:

@@ -69,6 +69,9 @@ FALSE = {
       => ReduceSum(x, axes=[0], keepdims=i) for x[n, *b] when n >= 2""",
     "cut of nothing": """
       Slice(Concat(x, y, axis=0), axes=[0], starts=[m], ends=[m + n], steps=[f]) => y for x[m, *b], y[n, *b]""",
+    "size that may be 1": """
+      Reshape(Expand(x, shape=f), shape=[m, n * k]) => Expand(Reshape(x, shape=[n * k]), shape=[m, n * k])
+      for x[n, k]""",
     "axes as one": "Reshape(Transpose(x, perm=[1, 0]), shape=[m * n]) => Reshape(x, shape=[m * n]) for x[m, n]",
     "groups in the other order": """
       Reshape(Reshape(x, shape=[c, g]), shape=[g, c]) => Transpose(Reshape(x, shape=[c, g]), perm=[1, 0])

@@ -9,6 +9,7 @@ import click
 
 from taso_py.cli.cache import cache
 from taso_py.cli.certify import certify
+from taso_py.cli.generate import generate
 from taso_py.cli.models import bench, check, inspect
 from taso_py.cli.optimize import optimize
 from taso_py.cli.outcome import EXIT_CODES, exit_code_of
@@ -28,7 +29,7 @@ def superopt() -> None:
     """
 
 
-for command in (optimize, certify, bench, check, inspect, rules, verify, cache):
+for command in (optimize, certify, bench, check, inspect, rules, verify, generate, cache):
     superopt.add_command(command)
 
 

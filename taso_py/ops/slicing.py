@@ -92,6 +92,7 @@ def _resolve_forward(given: Range, dim: Size) -> Range | None:
         return None
     if at_least(start, end) is True and start != end:
         return Range(0, 0, 1)
+    end = dim if at_least(end, dim) is True else end
     decided = (at_least(start, 0), at_least(end, start), at_least(dim, end))
     return Range(start, end, given.step) if all(d is True for d in decided) else None
 
@@ -99,8 +100,8 @@ def _resolve_forward(given: Range, dim: Size) -> Range | None:
 def _resolve_backward(given: Range, dim: Size) -> Range | None:
     """Only from the very end to the very beginning: everything else is open for a symbolic size."""
     start, end = given.start, given.end
-    from_end = start in (-1, dim - 1) or (isinstance(start, int) and start >= _FAR)
-    to_front = end == -1 - dim or (isinstance(end, int) and end <= -_FAR)
+    from_end = start == -1 or at_least(start, dim - 1) is True or (isinstance(start, int) and start >= _FAR)
+    to_front = at_least(-1 - dim, end) is True or (isinstance(end, int) and end <= -_FAR)
     return Range(dim - 1, -1 - dim, given.step) if from_end and to_front else None
 
 

@@ -111,9 +111,16 @@ class Attributes(Declared):
             raise Refine({p: product(s) for p, s in shares.items()})
 
     def _expanded(self, name: str, x: TensorType) -> tuple[Size, ...]:
-        """x's own shape with sizes of 1 enlarged, and at most one more axis before."""
-        more = self.shapes.choices.pick(((), (self.shapes.size(f"{name}.more"),)))
-        return (*more, *(self.shapes.size(f"{name}.{k}") if d == 1 else d for k, d in enumerate(x.dims)))
+        """x's own shape with sizes of 1 enlarged, which any size may be, and at most one more axis before."""
+        for d in x.dims:
+            if isinstance(d, int) or d in self.shapes.enlarged:
+                continue
+            if not is_symbol(d):
+                raise Unsupported(f"an expansion of {x}")
+            if self.shapes.choices.pick((False, True)):
+                raise Refine({str(d): 1})
+        more = self.shapes.choices.pick(((), (self.shapes.size_or_1(f"{name}.more"),)))
+        return (*more, *(self.shapes.size_or_1(f"{name}.{k}") if d == 1 else d for k, d in enumerate(x.dims)))
 
     def _entries(self, term: Application, name: str, expression: Listing, types: Sequence[TensorType]) -> None:
         if name == "ends":
@@ -127,6 +134,11 @@ class Attributes(Declared):
                     self.binding.names[item.name] = self.shapes.choices.pick(range(types[0].rank))
                 elif name == "indices_shape":
                     self.binding.names[item.name] = len(self._value(dict(term.attributes)["indices"]))
+                elif name == "perm":
+                    taken = {self._value(i) for i in expression.items if not isinstance(i, Block)}
+                    self.binding.names[item.name] = self.shapes.choices.pick(
+                        [k for k in range(len(expression.items)) if k not in taken]
+                    )
                 elif name == "steps":
                     self.binding.names[item.name] = self.shapes.step(item.name)
                 else:
@@ -211,17 +223,39 @@ class Attributes(Declared):
             inner = self._factor(this, other)
             if inner is not None:
                 raise Refine(inner)
+        solved = self._solved(a, b)
+        if solved is not None:
+            raise Refine(solved)
         raise TypingError(f"{a} and {b} cannot be made equal")
 
     def _factor(self, product: Size, whole: Size) -> dict[str, Size] | None:
-        """g·c == g·d with a symbol c: c becomes d."""
+        """g·c == g·d with a symbol c: c becomes d, or g becomes 0 where it may be."""
         if isinstance(product, int) or len(product.terms) != 1:
             return None
         for atom in product.terms[0][0]:
             rest = floor_divide(product, Expression((((atom,), 1),)))
             share = floor_divide(whole, rest)
             if rest != 1 and share * rest == whole and isinstance(atom, Symbol):
-                return {atom.name: share}
+                if Guard(rest - 1, ">=") in self.shapes.assumptions:
+                    return {atom.name: share}
+                if is_symbol(rest):
+                    options: list[dict[str, Size]] = [{atom.name: share}, {str(rest): 0}]
+                    return self.shapes.choices.pick(options)
+        return None
+
+    def _solved(self, a: Size, b: Size) -> dict[str, Size] | None:
+        """The symbol, of a sum that must be 0, that is another symbol or a number for it."""
+        difference = a - b
+        if isinstance(difference, int):
+            return None
+        for monomial, coefficient in difference.terms:
+            symbol_ = Expression(((monomial, 1),))
+            rest = (symbol_ * coefficient - difference) * coefficient
+            if abs(coefficient) != 1 or not is_symbol(symbol_) or symbols(symbol_) & symbols(rest):
+                continue
+            if is_symbol(rest) or (isinstance(rest, int) and rest >= 0):
+                self.shapes.assumptions.append(Guard(rest, ">="))
+                return {str(symbol_): rest}
         return None
 
     def _aligned(self, types: Sequence[TensorType]) -> None:
@@ -250,7 +284,8 @@ class Attributes(Declared):
 
     def _replace(self, values: Mapping[str, Size]) -> None:
         """Replaces symbols everywhere."""
-        in_use = {n for t in self.types.values() for d in t.dims for n in symbols(d)}
+        sizes = [d for t in self.types.values() for d in t.dims] + list(self.binding.names.values())
+        in_use = {n for d in sizes for n in _symbols(d)}
         if not in_use & values.keys():
             raise Unsupported(", ".join(f"{k} should be {v}" for k, v in values.items()))
         b = self.binding
@@ -264,6 +299,13 @@ class Attributes(Declared):
             replaced(k, values): tuple(replaced(d, values) for d in v) for k, v in products.items()
         }
         self.done.clear()
+
+
+def _symbols(value: Any) -> frozenset[str]:
+    """The symbols of a size, or of a list of sizes."""
+    if isinstance(value, tuple):
+        return frozenset[str]().union(*map(_symbols, value))
+    return frozenset(symbols(value)) if isinstance(value, Expression) else frozenset()
 
 
 def _renamed(value: Any, values: Mapping[str, Size]) -> Any:

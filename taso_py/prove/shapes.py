@@ -51,6 +51,8 @@ class Shapes:
     assumptions: list[Guard] = field(default_factory=list)
     products: dict[Size, tuple[Size, ...]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    enlarged: set[Size] = field(default_factory=set)
+    """Sizes beside which the case of 1 is looked at."""
 
     def size(self, name: str, least: int = 0) -> Size:
         """A new size."""
@@ -62,6 +64,12 @@ class Shapes:
         found = symbol(name)
         if least:
             self.assumptions.append(Guard(found - least, ">="))
+        return found
+
+    def size_or_1(self, name: str) -> Size:
+        """A new size, and in another case 1."""
+        found = self.choices.pick((self.size(name), 1))
+        self.enlarged.add(found)
         return found
 
     def sizes(self, name: str, count: int, least: int = 0) -> tuple[Size, ...]:
@@ -111,8 +119,10 @@ class Shapes:
         others = [s for s in known if s is not None]
         if operator.pointwise and others:
             return self.narrowed(max(others, key=len))
-        sizes = self.sizes(name, self.choices.pick(RANKS))
-        return tuple(self.choices.pick((d, 1)) for d in sizes) if onnx == "Expand" else sizes
+        count = self.choices.pick(RANKS)
+        if onnx == "Expand":
+            return tuple(self.size_or_1(f"{name}.{k}") for k in range(count))
+        return self.sizes(name, count)
 
     def _image(self, name: str, spatial: int, channels: Size | None = None, least: int = 0) -> Shape:
         n = self.size(f"{name}.n")
@@ -165,10 +175,15 @@ class Shapes:
         return (*batch, inner, free) if k else (*batch, free, inner)
 
     def _batch(self, name: str, other: Shape) -> Shape:
-        """Batch axes: none, one that is broadcast, one that is not; every further one behaves the same."""
+        """Batch axes: none, one that is broadcast, one or two that are not; every further one behaves the same.
+
+        Of two axes the first may be absent from the other operand; what is broadcast is looked at with one axis.
+        """
         if not other:
-            return self.choices.pick(((), (1,), (self.size(f"{name}.b"),)))
-        options: list[Shape] = [(), *itertools.product(*((d, 1) if d != 1 else (1,) for d in other))]
+            return self.choices.pick(((), (1,), self.sizes(f"{name}.b", 1), self.sizes(f"{name}.b", 2)))
+        options: list[Shape] = [other[k:] for k in range(len(other) + 1)]
+        if len(other) == 1 and other != (1,):
+            options.append((1,))
         if other == (1,):
             options.append((self.size(f"{name}.b"),))
         return self.choices.pick(options)

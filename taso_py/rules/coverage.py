@@ -1,11 +1,11 @@
 """Which typings a proof of a rule covers.
 
 In a rule of point-wise operators alone every broadcast is covered, because all axes behave alike.  Otherwise a proof
-records for each application of the left side its flags, and along which axes a point-wise operator's operands are
-repeated; a match must be an instance of one of these.  Numbers of axes are on record too, but do not bind: further axes
-are like those that were looked at, except that an order of three axes needs a proof with three.  A literal or a
-``number(c)`` never enlarges what it meets, no step of a Slice is negative, and nothing that is summed or regrouped has
-a size of 0.
+records for each application of the left side its flags, and along which axes the operands of an operator that
+broadcasts are repeated; a match must be an instance of one of these.  Numbers of axes are on record too, but do not
+bind: further axes are like those that were looked at, except that an order of three axes needs a proof with three.  A
+literal or a ``number(c)`` never enlarges what it meets, no step of a Slice is negative, and nothing that is summed or
+regrouped has a size of 0.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ def pattern(rule: Rule, placed: Mapping[Term, tuple[int, Node | None]], type_of:
             small = [_is_small(rule, a, numbers) for a in term.arguments]
             inner = [isinstance(rule.left.resolve(a), Application) for a in term.arguments]
             marks.append(_marks(operands, type_of(value).dims, small, [i and not plain for i in inner], plain=plain))
+        stretched = _stretched(node, [type_of(i).dims for i in inputs], type_of(value).dims)
+        if stretched:
+            marks.append("b" + ",".join(_axes(d, result, inner=False) for d, result in stretched))
         if isinstance(node.operator, Slice) and any(at_least(s, 1) is not True for s in node.operator.steps):
             marks.append("backwards")
         moves = term.operator.pointwise or term.operator.onnx in _MOVES
@@ -65,6 +68,21 @@ def _signature(rule: Rule, term: Application, node: Node, ranks: Sequence[int], 
     axes = [f"{n}={getattr(node.operator, n)}" for n, _ in term.attributes if n in _AXES]
     text = "|".join((",".join(words), ";".join(flags), ";".join(axes)))
     return "r" + text.replace(" ", "").replace(",", ".")
+
+
+def _stretched(
+    node: Node, operands: Sequence[tuple[Size, ...]], result: tuple[Size, ...]
+) -> list[tuple[tuple[Size, ...], tuple[Size, ...]]]:
+    """Sizes that an operator which is not point-wise broadcasts, each beside what they become."""
+    match node.operator.onnx:
+        case "MatMul" if min(map(len, operands)) > 1:
+            return [(d[:-2], result[:-2]) for d in operands]
+        case "Gemm":
+            return [(d, result) for d in operands[2:]]
+        case "LayerNormalization" | "RMSNormalization":
+            return [(d, operands[0][len(operands[0]) - len(d) :]) for d in operands[1:]]
+        case _:
+            return []
 
 
 def _is_small(rule: Rule, argument: Term, numbers: set[str]) -> bool:
@@ -124,6 +142,10 @@ def instance_of(found: str, patterns: Iterable[str]) -> bool:
 def _alike(found: str, known: str) -> bool:
     if found.startswith("r") and known.startswith("r"):
         return found.split("|")[1] == known.split("|")[1] and _permutes(found) <= _permutes(known)
+    if found.startswith("b") and known.startswith("b"):
+        # No axes at all are like any number of equal ones.
+        words = zip(found[1:].split(","), known[1:].split(","), strict=False)
+        return found.count(",") == known.count(",") and all(b in _readings(a) or (not a and b == "=") for a, b in words)
     marks = zip(found.split(","), known.split(","), strict=False)
     return found.count(",") == known.count(",") and all(b in _readings(a) for a, b in marks)
 

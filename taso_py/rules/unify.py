@@ -253,6 +253,8 @@ def _same(a: Value, b: Value) -> bool:
 def _arithmetic(operation: str, left: Any, right: Any) -> Any:
     if operation == "/" and isinstance(left, int) and isinstance(right, int):
         return left / right
+    if any(isinstance(v, float) for v in (left, right)) and any(isinstance(v, Expression) for v in (left, right)):
+        raise Unbound(f"{left} {operation} {right}: an unknown size and a fraction")
     return _ARITHMETIC[operation](left, right)
 
 

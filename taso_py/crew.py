@@ -1,0 +1,192 @@
+"""Worker processes that do independent tasks: one that dies or hangs costs its task, not the rest."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+Task: TypeAlias = Any
+Answer: TypeAlias = Any
+Work: TypeAlias = Callable[[Task], Iterator[Answer]]
+"""Better and better answers to a task, the last of which counts."""
+Begin: TypeAlias = Callable[[Any], Work]
+"""A function of a module, called once in every process with the crew's settings, before its first task."""
+
+_START_S = 120.0
+"""The longest that a process may take to begin with a task: it imports, and makes ready."""
+_DIED = "the process died"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A task whose process died, hung or failed: why, the answer so far (None: none), and the seconds spent."""
+
+    why: str
+    so_far: Answer = None
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Crew:
+    """A number of processes, each started at its first task; a context manager that ends them."""
+
+    begin: Begin
+    settings: Any
+    count: int
+    limit_s: float
+    """The longest that a task may take."""
+    attempts: int = 1
+    """How often a task is tried when its process dies."""
+    members: list[_Member] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.members = [_Member(self.begin, self.settings, self.limit_s) for _ in range(self.count)]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            member.stop()
+
+    def answers(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer | Lost]]:
+        """The number of each task with its last answer, as they come."""
+        waiting = deque(range(len(tasks)))
+        tries = [0] * len(tasks)
+        while waiting or any(m.number is not None for m in self.members):
+            for member in self.members:
+                if member.number is None and waiting:
+                    number = waiting.popleft()
+                    tries[number] += 1
+                    member.give(number, tasks[number])
+            for number, answer in filter(None, [member.answer() for member in self._ready()]):
+                if isinstance(answer, Lost) and answer.why == _DIED and tries[number] < self.attempts:
+                    waiting.appendleft(number)
+                else:
+                    yield number, answer
+
+    def _ready(self) -> list[_Member]:
+        """Members that have said something, died, or are late; waits until there is one."""
+        busy = [m for m in self.members if m.number is not None]
+        patience = max(0.0, min(m.deadline for m in busy) - time.monotonic())
+        spoken = wait([m.connection for m in busy], timeout=patience)
+        now = time.monotonic()
+        return [m for m in busy if m.connection in spoken or now >= m.deadline]
+
+
+_BEGUN, _BETTER, _LAST, _FAILED = range(4)
+"""What a process says: work begins, an answer, that it was the last one, what went wrong."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """One process, started again after it was lost."""
+
+    begin: Begin
+    settings: Any
+    limit_s: float
+    number: int | None = None
+    since: float = 0.0
+    begun: bool = False
+    so_far: Answer = None
+    process: SpawnProcess | None = None
+    connection: Connection = field(init=False)
+
+    @property
+    def deadline(self) -> float:
+        """When the task has taken too long."""
+        return self.since + (self.limit_s if self.begun else _START_S)
+
+    def give(self, number: int, task: Task) -> None:
+        """Starts work on a task."""
+        if self.process is None:
+            self._start()
+        self.number, self.since, self.begun, self.so_far = number, time.monotonic(), False, None
+        with suppress(OSError):  # a process that is gone is found out when its answer is read
+            self.connection.send(task)
+
+    def answer(self) -> tuple[int, Answer | Lost] | None:
+        """The task's number with its last answer; None while there is no last one."""
+        try:
+            if not self.connection.poll():
+                return self._lost(f"no answer within {self.limit_s:.0f} s")
+            kind, said = self.connection.recv()
+        except (EOFError, OSError):
+            return self._lost(_DIED)
+        if kind == _BEGUN:
+            self.since, self.begun = time.monotonic(), True
+        elif kind == _BETTER:
+            self.so_far = said
+        elif kind == _FAILED:
+            return self._done(Lost(said, self.so_far, time.monotonic() - self.since))
+        else:
+            return self._done(self.so_far)
+        return None
+
+    def _done(self, answer: Answer | Lost) -> tuple[int, Answer | Lost]:
+        number, self.number = self.number, None
+        assert number is not None
+        return number, answer
+
+    def _lost(self, why: str) -> tuple[int, Lost]:
+        self.stop()
+        number, answer = self._done(Lost(why, self.so_far, time.monotonic() - self.since))
+        return number, answer
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, self.begin, self.settings), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def stop(self) -> None:
+        """Ends the process; workers of its own end with it."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        self.connection.close()
+        process.kill()
+        process.join()
+
+
+def _serve(connection: Connection, begin: Begin, settings: Any) -> None:
+    """A member's own loop; a terminal's Ctrl-C is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    work = begin(settings)
+    with suppress(EOFError, OSError):
+        while True:
+            task = connection.recv()
+            connection.send((_BEGUN, None))
+            for kind, said in _said(work, task):
+                connection.send((kind, said))
+
+
+def _said(work: Work, task: Task) -> Iterator[tuple[int, Any]]:
+    try:
+        for answer in work(task):
+            yield _BETTER, answer
+    except Exception as error:  # noqa: BLE001 - a fault costs this task, and says so
+        yield _FAILED, f"internal error: {type(error).__name__}: {error}"
+        return
+    yield _LAST, None
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its processes; they end by themselves, whatever they are doing."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

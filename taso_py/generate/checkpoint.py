@@ -1,0 +1,85 @@
+"""What a run has done so far, one file per step, each with a checksum; a run that is resumed does only the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taso_py.errors import OutputError, UsageError
+from taso_py.files import write_atomically
+
+_SUFFIX = ".step"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Steps in a directory; without one nothing is kept."""
+
+    folder: Path | None = None
+
+    def begin(self, settings: dict[str, Any], *, resume: bool) -> None:
+        """Makes the directory ready for a run with these settings.
+
+        `UsageError` when it holds another run, or one that should not be resumed.
+        """
+        if self.folder is None:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"--checkpoint {self.folder}: {error.strerror or error}") from None
+        settings = json.loads(json.dumps(settings))  # as they come back from a file: lists, no tuples
+        known = self.get("settings")
+        if known is not None and not resume:
+            raise UsageError(f"--checkpoint {self.folder} holds a run already: add --resume, or name another directory")
+        if known is not None and known != settings:
+            changed = ", ".join(k for k in settings if known.get(k) != settings[k])
+            raise UsageError(f"--checkpoint {self.folder} holds a run with other settings ({changed})")
+        self.put("settings", settings)
+
+    def get(self, name: str) -> Any:
+        """What was put under a name; None when nothing was. `UsageError` for a file that is damaged."""
+        data = self._read(name)
+        return None if data is None else json.loads(data)
+
+    def put(self, name: str, value: Any) -> None:
+        """Keeps a value that JSON can hold."""
+        self._write(name, json.dumps(value, sort_keys=True).encode())
+
+    def get_array(self, name: str) -> npt.NDArray[np.uint64] | None:
+        """An array of fingerprints that was put under a name."""
+        data = self._read(name)
+        return None if data is None else np.frombuffer(data, dtype=np.uint64)
+
+    def put_array(self, name: str, value: npt.NDArray[np.uint64]) -> None:
+        """Keeps an array of fingerprints."""
+        self._write(name, value.tobytes())
+
+    def _read(self, name: str) -> bytes | None:
+        path = None if self.folder is None else self.folder / (name + _SUFFIX)
+        if path is None or not path.exists():
+            return None
+        try:
+            digest, _, data = path.read_bytes().partition(b"\n")
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+        if hashlib.sha256(data).hexdigest().encode() != digest:
+            raise UsageError(f"{path} is damaged: delete it to have its step done again")
+        return data
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self.folder is None:
+            return
+        target = self.folder / (name + _SUFFIX)
+        whole = hashlib.sha256(data).hexdigest().encode() + b"\n" + data
+        write_atomically(target, lambda folder: _write_bytes(folder / target.name, whole), force=True)
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    path.write_bytes(data)

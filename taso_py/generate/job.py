@@ -1,0 +1,278 @@
+"""The generator as a batch job: enumerate, pair, generalise, prove, minimise, write.
+
+The result does not depend on the number of workers: work is cut into parts of fixed size, answers are put in order, and
+what is derivable is judged against the rules of earlier batches only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from taso_py.crew import Crew, Lost
+from taso_py.errors import UsageError
+from taso_py.generate.checkpoint import Checkpoint
+from taso_py.generate.derive import Rules
+from taso_py.generate.generalise import complexity, named
+from taso_py.generate.merge import merged
+from taso_py.generate.pairs import Law, Terms, last_collisions, size
+from taso_py.generate.table import Shard, Table
+from taso_py.generate.work import Space, begin, follows, last_parts
+from taso_py.progress import Progress, SilentProgress
+from taso_py.rules.parser import parse_rule
+from taso_py.rules.rule import Rule
+
+Item = TypeVar("Item")
+Forms: TypeAlias = list[list[str]]
+"""The forms of a law as text, the most general first, those of which none is more general together."""
+
+LARGE = 50_000_000
+"""Applications from which on an enumeration must be asked for."""
+_BYTES, _BYTES_LAST = 4000, 60
+"""Memory per application while it is kept as a value, and on the last level: operand numbers, fingerprint, sorting."""
+_BATCH, _LAWS = 64, 250
+_SECONDS = 600.0
+"""The longest that a task other than a proof may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the rules depend on; ``limit_s`` is the longest that one law may take."""
+
+    space: Space
+    limit_s: float = 20.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a run has done; ``applications`` count renamings at every level but the last."""
+
+    applications: int = 0
+    values: int = 0
+    pairs: int = 0
+    laws: int = 0
+    candidates: int = 0
+    proved: int = 0
+    refuted: int = 0
+    unknown: int = 0
+    derivable: int = 0
+    minimised: int = 0
+
+
+@dataclass(slots=True)
+class Job:
+    """One run of the generator."""
+
+    settings: Settings
+    workers: int = 1
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    progress: Progress = field(default_factory=SilentProgress)
+    force: bool = False
+    memory_limit: float | None = None
+    """Gigabytes."""
+    figures: Figures = field(default_factory=Figures)
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+    """Laws that are neither proved nor refuted, and why."""
+
+    def run(self) -> tuple[Rule, ...]:
+        """The proved rules from which all others follow, in canonical order."""
+        table = self._grown()
+        with self._crew(_SECONDS) as crew:
+            laws = self._laws(table, crew)
+            del table
+            units = self._forms(laws, crew)
+        with self._crew(self.settings.limit_s) as crew:
+            return self._minimised(self._proved(units, crew), crew)
+
+    def _crew(self, limit_s: float) -> Crew:
+        return Crew(begin, self.settings.space, self.workers, limit_s, attempts=2)
+
+    # ---- enumeration -----------------------------------------------------------------------------------------
+
+    def _grown(self) -> Table:
+        space = self.settings.space
+        table = Table(space.chosen)
+        for cost in range(1, space.most + 1):
+            self._require_room(table, cost)
+            if cost < space.most:
+                self.progress.phase(f"enumerating {cost} of {space.most} operators")
+                table.grow(cost)
+        return table
+
+    def _require_room(self, table: Table, cost: int) -> None:
+        """`UsageError` when the next level is larger than was asked for."""
+        last = cost == self.settings.space.most
+        count = table.estimate(cost)
+        gigabytes = count * (_BYTES_LAST if last else _BYTES) / 1e9
+        text = f"{cost} operators are about {count:,} applications and {gigabytes:.1f} GB"
+        if count > LARGE and not self.force:
+            raise UsageError(f"{text}: add --force to run it, or choose fewer --ops")
+        if self.memory_limit is not None and gigabytes > self.memory_limit:
+            raise UsageError(f"{text}, more than --memory-limit {self.memory_limit:g}: choose fewer --ops")
+
+    def _laws(self, table: Table, crew: Crew) -> list[Law]:
+        parts = last_parts(table, self.settings.space.most)
+        prints = self._prints(parts, crew)
+        collisions, fresh = last_collisions(table, parts, prints)
+        collisions = [*table.collisions, *collisions]
+        self.figures.applications = table.applications + sum(map(len, parts))
+        self.figures.values = len(table.values) + fresh
+        self.figures.pairs = len(collisions)
+        found = list(Terms(table).laws(collisions))
+        self.figures.laws = len(found)
+        general = self._steps("general", "generalising", found, crew, _laws_back)
+        distinct = {law for law in general if law is not None}
+        laws = sorted(distinct, key=lambda law: (size(law[0]) + size(law[1]), repr(law)))
+        return [*laws, *merged(laws, self.settings.space.chosen)]
+
+    def _prints(self, parts: Sequence[Shard], crew: Crew) -> list[Any]:
+        """The fingerprints of the last level, part by part."""
+        groups = list(_batches(range(len(parts)), 16))
+        known = {k: self.checkpoint.get_array(f"prints-{k:05}") for k in range(len(groups))}
+        missing = [k for k, p in known.items() if p is None]
+        self.progress.phase("fingerprints", len(missing))
+        tasks = [("prints", groups[k]) for k in missing]
+        for done, (number, answer) in enumerate(crew.answers(tasks), start=1):
+            known[missing[number]] = _answered(answer)
+            self.checkpoint.put_array(f"prints-{missing[number]:05}", _answered(answer))
+            self.progress.update(done=done)
+        whole = np.concatenate([known[k] for k in range(len(groups))]) if groups else np.zeros(0, np.uint64)
+        ends = np.cumsum([len(p) for p in parts])
+        return np.split(whole, ends[:-1])
+
+    def _steps(
+        self,
+        kind: str,
+        phase: str,
+        items: Sequence[Any],
+        crew: Crew,
+        back: Callable[[Any], Any] = lambda x: x,
+    ) -> list[Any]:
+        """The answers for items that are independent of each other, kept in parts."""
+        groups = list(_batches(items, _LAWS))
+        known = {k: self.checkpoint.get(f"{kind}-{k:05}") for k in range(len(groups))}
+        missing = [k for k, found in known.items() if found is None]
+        self.progress.phase(phase, len(missing))
+        tasks = [(kind, groups[k]) for k in missing]
+        for done, (number, answer) in enumerate(crew.answers(tasks), start=1):
+            known[missing[number]] = _answered(answer)
+            self.checkpoint.put(f"{kind}-{missing[number]:05}", known[missing[number]])
+            self.progress.update(done=done)
+        return [x for k in range(len(groups)) for x in back(known[k])]
+
+    # ---- rules -----------------------------------------------------------------------------------------------
+
+    def _forms(self, laws: Sequence[Law], crew: Crew) -> list[Forms]:
+        """The forms of every law, laws of one most general form together, the simplest first."""
+        units: dict[str, tuple[Rule, Forms]] = {}
+        for forms in self._steps("forms", "typing", laws, crew):
+            if forms:
+                first = parse_rule(forms[0][0])
+                _, known = units.setdefault(first.id, (first, []))
+                known += [level for level in forms if level not in known]
+        self.figures.candidates = len(units)
+        return [forms for _, forms in sorted(units.values(), key=lambda unit: complexity(unit[0]))]
+
+    def _proved(self, units: Sequence[Forms], crew: Crew) -> list[Rule]:
+        """The rules that are proved and do not follow from those of earlier batches."""
+        rules: dict[str, Rule] = {}
+        fates: Counter[str] = Counter()
+        self.progress.phase("proving", len(units))
+        for k, batch in enumerate(_batches(units, _BATCH)):
+            answers = self.checkpoint.get(f"proved-{k:05}")
+            if answers is None:
+                answers = self._batch(batch, tuple(r.text() for r in rules.values()), crew, k * _BATCH)
+                self.checkpoint.put(f"proved-{k:05}", answers)
+            for forms, (fate, texts, why) in zip(batch, answers, strict=True):
+                fates[fate] += 1
+                for text in texts:
+                    rule = named(parse_rule(text))
+                    rules.setdefault(rule.id, rule)
+                if fate == "unknown":
+                    self.unknown.append((forms[0][0], why))
+        self.figures.proved, self.figures.refuted = fates["proved"], fates["refuted"]
+        self.figures.unknown, self.figures.derivable = fates["unknown"], fates["derivable"]
+        return list(rules.values())
+
+    def _batch(
+        self, units: Sequence[Forms], known: tuple[str, ...], crew: Crew, before: int
+    ) -> list[tuple[str, list[str], str]]:
+        tasks = [("settle", (forms, known)) for forms in units]
+
+        def tell(done: int) -> None:
+            self.progress.update(done=before + done, candidates=len(known))
+
+        return [("unknown", [], a.why) if isinstance(a, Lost) else a for a in _ordered(crew, tasks, tell)]
+
+    def _tell(self, done: int) -> None:
+        self.progress.update(done=done)
+
+    def _minimised(self, rules: Sequence[Rule], crew: Crew) -> tuple[Rule, ...]:
+        """The rules without those that follow from the rest; each one left out is derived again from what stays."""
+        texts = {r.name: r.text() for r in rules}
+        self.progress.phase("minimising", len(rules))
+        tasks = [("derive", (r.text(), tuple(t for n, t in texts.items() if n != r.name))) for r in rules]
+        answers = _ordered(crew, tasks, self._tell)
+        follow = [r for r, a in zip(rules, answers, strict=True) if a is True]
+        kept = {r.name: r for r in rules}
+        left_out: list[Rule] = []
+        for rule in sorted(follow, key=_useless, reverse=True):
+            rest = Rules.of(r for n, r in kept.items() if n != rule.name)
+            if follows(rule, rest):
+                del kept[rule.name]
+                left_out.append(rule)
+        final = Rules.of(kept.values())
+        kept.update({r.name: r for r in left_out if not follows(r, final)})
+        self.figures.minimised = len(rules) - len(kept)
+        return tuple(sorted(kept.values(), key=complexity))
+
+
+def _useless(rule: Rule) -> tuple[bool, tuple[int, int, str]]:
+    """What is left out first: laws of constants, then the more complex ones."""
+    constant = any(not a.arguments for s in (rule.left, rule.right) for a in s.applications())
+    return constant, complexity(rule)
+
+
+def _ordered(crew: Crew, tasks: Sequence[Any], tell: Callable[[int], None]) -> list[Any]:
+    """The answers in the order of the tasks; ``tell`` hears how many are done."""
+    found: dict[int, Any] = {}
+    for number, answer in crew.answers(tasks):
+        found[number] = answer
+        tell(len(found))
+    return [found[k] for k in range(len(tasks))]
+
+
+def _batches(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
+    for at in range(0, len(items), count):
+        yield items[at : at + count]
+
+
+def _answered(answer: Any) -> Any:
+    if isinstance(answer, Lost):
+        raise UsageError(f"a worker gave no answer: {answer.why} (out of memory? fewer --workers may help)")
+    return answer
+
+
+def _laws_back(laws: Any) -> list[Law | None]:
+    """Laws as JSON gives them back: lists are trees."""
+    return [None if law is None else (_tree(law[0]), _tree(law[1])) for law in laws]
+
+
+def _tree(value: Any) -> Any:
+    return tuple(map(_tree, value)) if isinstance(value, list | tuple) else value
+
+
+def text_of(settings: Settings, figures: Figures, rules: Sequence[Rule]) -> str:
+    """The rule file: a header with the settings and figures, then the rules."""
+    space = settings.space
+    chosen = ", ".join(space.operators) or "all"
+    lines = [
+        f"# Generated by superopt generate --set {space.set_name} --max-operators {space.most}; templates: {chosen}.",
+        "# Every rule is proved for all sizes; what follows from the others is left out.",
+        "# " + ", ".join(f"{name} {number}" for name, number in asdict(figures).items()),
+    ]
+    return "\n".join(lines) + "\n\n" + "\n".join(rule.text() for rule in rules)

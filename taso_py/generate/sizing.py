@@ -1,0 +1,325 @@
+"""Symbolic types of a law: fresh sizes for every axis, made equal only where a shape rule asks for it.
+
+Which sizes a shape rule wants equal is read off the concrete operands; whether it is content is decided by the
+operator's own `infer`.  What is found here need not be true: every law is tested and proved afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from taso_py.errors import TypingError
+from taso_py.generate.templates import DTYPE
+from taso_py.graph.sizes import Expression, Floor, Size, floor_divide, substitute, symbol, symbols
+from taso_py.graph.types import TensorType
+from taso_py.ops.convolution import Conv
+from taso_py.ops.layout import Concat
+from taso_py.ops.linear import MatMul
+from taso_py.ops.operator import Operator
+from taso_py.ops.padding import Pad
+from taso_py.ops.slicing import Slice
+
+Dims: TypeAlias = tuple[Size, ...]
+Amounts: TypeAlias = tuple[Any, ...]
+"""How much is added around an image or a kernel: the beginnings of its axes, then the ends."""
+
+
+_MOST_RENAMED = 3
+"""Most sizes that are renamed to make two forms equal."""
+
+
+Solved: TypeAlias = Literal["larger", "smaller", "around", ""]
+
+
+class Unsized(Exception):
+    """The law has no typing of this form."""
+
+
+@dataclass(slots=True)
+class Sizing:
+    """A substitution of sizes by sizes, and the concrete value that each had in the enumeration."""
+
+    loose: frozenset[str]
+    """Attributes that become variables."""
+    solved: Solved = ""
+    """Which of pads, smaller pads and what is added around a kernel becomes a sum or difference of the other two."""
+    found: dict[str, Size] = field(default_factory=dict)
+    values: dict[str, int] = field(default_factory=dict)
+    attributes: dict[tuple[str, Any], Any] = field(default_factory=dict)
+    """What each attribute became, by its concrete value."""
+    summed: set[str] = field(default_factory=set)
+    """Variables of lists whose entries occur in sums."""
+    differences: list[Size] = field(default_factory=list)
+    """What the other two make of it: it is not negative."""
+
+    def fresh(self, value: int) -> Size:
+        """A new size that was ``value``."""
+        name = f"d{len(self.values):03}"
+        self.values[name] = value
+        return symbol(name)
+
+    def resolved(self, size: Size) -> Size:
+        """The size with everything that is known substituted."""
+        while not isinstance(size, int) and symbols(size) & self.found.keys():
+            size = substitute(size, self.found)
+        return size
+
+    def dims(self, dims: Sequence[Size]) -> Dims:
+        """`resolved`, size by size."""
+        return tuple(map(self.resolved, dims))
+
+    def concrete(self, size: Size) -> int:
+        """What the size was in the enumeration."""
+        value = substitute(size, self.values)
+        assert isinstance(value, int)
+        return value
+
+    def unify(self, one: Size, other: Size) -> None:
+        """Makes two sizes equal; `Unsized` when that needs more than naming one by the other."""
+        one, other = self.resolved(one), self.resolved(other)
+        if one == other:
+            return
+        for this, that in ((one, other), (other, one)):
+            name = _single(this)
+            if name is not None and name.startswith("d") and (isinstance(that, int) or name not in symbols(that)):
+                self.found[name] = that
+                return
+        alike = self._renaming(one, other) or self._solution(*_numerators(one, other))
+        if alike is not None:
+            self.found.update(alike)
+            return
+        left, right = self._terms(one), self._terms(other)
+        if len(left) != len(right) or len(left) < 2:
+            raise Unsized(f"{one} and {other}")
+        for a, b in zip(left, right, strict=True):
+            self.unify(a, b)
+
+    def _renaming(self, one: Size, other: Size) -> dict[str, Size] | None:
+        """Names of the first size for names of the second that make them equal: two sizes of the same form."""
+        own = symbols(one) - symbols(other), symbols(other) - symbols(one)
+        mine, theirs = (sorted(n for n in names if n.startswith("d")) for names in own)
+        if not theirs or len(theirs) > _MOST_RENAMED:
+            return None
+        for names in itertools.permutations(mine, len(theirs)):
+            found: dict[str, Size] = {old: symbol(new) for old, new in zip(theirs, names, strict=True)}
+            if substitute(other, found) == one:
+                return found
+        return None
+
+    def _solution(self, one: Size, other: Size) -> dict[str, Size] | None:
+        """A size of the difference, which must be 0, in terms of the others: the greatest, as a sum of smaller ones."""
+        difference = one - other
+        if isinstance(difference, int):
+            return None
+        options: list[tuple[int, str, Size]] = []
+        for monomial, coefficient in difference.terms:
+            name = _single(Expression(((monomial, 1),))) if monomial else None
+            if name is None or not name.startswith("d") or abs(coefficient) != 1:
+                continue
+            rest = (symbol(name) * coefficient - difference) * coefficient
+            if name not in symbols(rest):
+                options.append((self.values[name], name, rest))
+        if not options:
+            return None
+        _, name, rest = max(options, key=lambda option: option[:2])
+        return {name: rest}
+
+    def _terms(self, size: Size) -> list[Size]:
+        """The summands in the order in which their sizes came up."""
+        if isinstance(size, int):
+            return [size]
+        parts: list[Size] = [Expression(((m, c),)) if m else c for m, c in size.terms]
+        return sorted(parts, key=lambda p: min(symbols(p), default=""))
+
+    # ---- applications ----------------------------------------------------------------------------------------
+
+    def apply(self, operator: Operator, types: Sequence[TensorType], dims: Sequence[Dims]) -> tuple[Operator, Dims]:
+        """The operator with symbolic attributes, and the sizes of its result."""
+        rule = _RULES.get(type(operator), _pointwise if operator.pointwise else _plain)
+        general = rule(self, operator, types, [self.dims(d) for d in dims])
+        operands = [TensorType(DTYPE, self.dims(d)) for d in dims]
+        try:
+            return general, general.infer(*operands).dims
+        except TypingError:
+            return general, self._searched(general, dims)
+
+    def _searched(self, operator: Operator, dims: Sequence[Dims]) -> Dims:
+        """The result under the fewest equalities of sizes that the shape rule accepts."""
+        sizes = list(dict.fromkeys(d for ds in dims for d in self.dims(ds) if _single(d) is not None))
+        pairs = [(a, b) for a, b in itertools.combinations(sizes, 2) if self.concrete(a) == self.concrete(b)]
+        pairs += [(d, self.concrete(d)) for d in sizes]
+        for count in (1, 2):
+            for chosen in itertools.combinations(pairs, count):
+                saved = dict(self.found)
+                try:
+                    for a, b in chosen:
+                        self.unify(a, b)
+                    return operator.infer(*(TensorType(DTYPE, self.dims(d)) for d in dims)).dims
+                except (TypingError, Unsized):
+                    self.found = saved
+        raise Unsized(f"{operator} of {dims}")
+
+    def cut(self, size: Size, at: int) -> Size:
+        """The place in a size that was ``at``: where two of its summands meet; one symbol becomes a sum."""
+        size = self.resolved(size)
+        name = _single(size)
+        if name is not None:
+            first = self.fresh(at)
+            self.unify(size, first + self.fresh(self.values[name] - at))
+            return first
+        total: Size = 0
+        for part in self._terms(size):
+            total = total + part
+            if self.concrete(total) == at:
+                return total
+        raise Unsized(f"{size} has no part of {at}")
+
+    def attribute(self, name: str, value: Any) -> Any:
+        """The attribute's value: sizes named after its variable where it is loose."""
+        if name not in self.loose:
+            return value
+        if (name, value) not in self.attributes:
+            variable = f"{_LETTERS[name]}{len(self.attributes)}"
+            self.attributes[name, value] = self._variable(variable, value)
+        return self.attributes[name, value]
+
+    def _variable(self, name: str, value: Any) -> Any:
+        if not isinstance(value, tuple):
+            self.values[name] = value
+            return symbol(name)
+        self.values.update({f"{name}.{k}": v for k, v in enumerate(value)})
+        return tuple(symbol(f"{name}.{k}") for k in range(len(value)))
+
+    def relate(self, pads: Iterable[Amounts], around: Iterable[Amounts]) -> None:
+        """Pads of convolutions that differ by zeros around kernels: ``solved`` become sums or differences."""
+        for larger, smaller in itertools.permutations(sorted(set(pads)), 2):
+            for zeros in sorted(set(around)):
+                enlarged = tuple(a + b for a, b in zip(smaller, zeros, strict=True))
+                keys = {"larger": ("pads", larger), "smaller": ("pads", smaller), "around": ("around", zeros)}
+                solved = keys.pop(self.solved)
+                if larger == enlarged and solved not in self.attributes:
+                    one, other = (self.attribute(*key) for key in keys.values())
+                    sign = 1 if self.solved == "larger" else -1
+                    self.attributes[solved] = tuple(a + sign * b for a, b in zip(one, other, strict=True))
+                    self.differences += self.attributes[solved]
+                    self.summed |= {str(size).partition(".")[0] for size in (*one, *other)}
+
+
+_LETTERS = {"strides": "s", "pads": "p", "kernel_shape": "k", "group": "g", "around": "a"}
+
+
+def _numerators(one: Size, other: Size) -> tuple[Size, Size]:
+    """What is divided, where both sizes are the same but for what one division divides; else the sizes."""
+    mine, theirs = _division(one), _division(other)
+    if mine is None or theirs is None or mine[1:] != theirs[1:]:
+        return one, other
+    return mine[0], theirs[0]
+
+
+def _division(size: Size) -> tuple[Size, Size, Size] | None:
+    """The numerator, the denominator, and the rest of a size that is one division and something else."""
+    if isinstance(size, int):
+        return None
+    floors = [m[0] for m, c in size.terms if c == 1 and len(m) == 1 and isinstance(m[0], Floor)]
+    if len(floors) != 1:
+        return None
+    return floors[0].numerator, floors[0].denominator, size - Expression((((floors[0],), 1),))
+
+
+def _single(size: Size) -> str | None:
+    """The name of a size that is one symbol."""
+    if isinstance(size, int) or len(size.terms) != 1:
+        return None
+    (monomial, coefficient), *_ = size.terms
+    return str(monomial[0]) if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], str) else None
+
+
+def _plain(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], _dims: Sequence[Dims]) -> Operator:
+    """Nothing is asked of the operands' sizes."""
+    given = operator.attributes()
+    windows = {"kernel_shape", "strides"} <= given.keys()
+    return type(operator)(**{k: sizing.attribute(k, v) if windows else v for k, v in given.items()})
+
+
+def _pointwise(sizing: Sizing, operator: Operator, types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    """Sizes are equal axis by axis from the last; what was 1 beside something else is 1."""
+    shapes = [t.dims for t in types]
+    for back in range(1, max(map(len, shapes)) + 1):
+        beside = [(s[-back], d[-back]) for s, d in zip(shapes, dims, strict=True) if len(s) >= back]
+        widest = max(beside, key=lambda pair: sizing.concrete(pair[1]))
+        for value, size in beside:
+            sizing.unify(size, 1 if value != widest[0] else widest[1])
+    return operator
+
+
+def _matmul(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    sizing.unify(dims[0][-1], dims[1][-2])
+    for a, b in zip(dims[0][:-2], dims[1][:-2], strict=False):
+        sizing.unify(a, b)
+    return operator
+
+
+def _concat(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    axis = operator.attributes()["axis"]
+    for other in dims[1:]:
+        for k, (a, b) in enumerate(zip(dims[0], other, strict=True)):
+            if k != axis:
+                sizing.unify(a, b)
+    return operator
+
+
+def _conv(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    given = operator.attributes()
+    group = sizing.attribute("group", given["group"])
+    x, w = dims[:2]
+    sizing.unify(x[1], sizing.resolved(w[1]) * group)
+    if group != 1 and not _multiple(sizing.resolved(w[0]), group):
+        sizing.unify(w[0], sizing.fresh(sizing.concrete(w[0]) // given["group"]) * group)
+    loose = {k: sizing.attribute(k, given[k]) for k in ("strides", "pads")}
+    return Conv(**{**given, **loose, "group": group})
+
+
+def _pad(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], _dims: Sequence[Dims]) -> Operator:
+    given = operator.attributes()
+    amounts = around(given["pads"])
+    if amounts is None:
+        return operator
+    loose = sizing.attribute("around", amounts)
+    half = len(loose) // 2
+    return Pad(**{**given, "pads": (0, 0, *loose[:half], 0, 0, *loose[half:])})
+
+
+def around(pads: Amounts) -> Amounts | None:
+    """What is added to the spatial axes; None when something is added to the others, or nothing at all."""
+    half = len(pads) // 2
+    rest = (*pads[:2], *pads[half : half + 2])
+    return None if half < 3 or any(rest) or not any(pads) else (*pads[2:half], *pads[half + 2 :])
+
+
+def _multiple(size: Size, group: Size) -> bool:
+    return floor_divide(size, group) * group == size
+
+
+def _slice(sizing: Sizing, operator: Operator, types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    """A cut is where two summands of the size meet; a size that is one symbol becomes a sum."""
+    given = operator.attributes()
+    (axis,), (start,), (end,) = given["axes"], given["starts"], given["ends"]
+    whole = types[0].dims[axis]
+    cut = start or end
+    place = sizing.cut(dims[0][axis], cut)
+    bounds = (0, place) if start == 0 else (place, sizing.resolved(dims[0][axis]))
+    if not (start == 0 or end == whole):
+        raise Unsized("a cut from the middle")
+    return Slice((axis,), (bounds[0],), (bounds[1],), (1,))
+
+
+_RULES: Mapping[type[Operator], Callable[[Sizing, Operator, Sequence[TensorType], Sequence[Dims]], Operator]] = {
+    MatMul: _matmul,
+    Concat: _concat,
+    Conv: _conv,
+    Slice: _slice,
+    Pad: _pad,
+}

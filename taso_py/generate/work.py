@@ -1,0 +1,149 @@
+"""What a worker process does: fingerprints of applications, forms of laws, verdicts on them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from taso_py.crew import Work
+from taso_py.errors import UsageError
+from taso_py.generate.derive import Rules, derivable
+from taso_py.generate.generalise import rules
+from taso_py.generate.pairs import Terms
+from taso_py.generate.settle import settle
+from taso_py.generate.table import Shard, Table
+from taso_py.generate.templates import SETS, TemplateSet
+from taso_py.prove.replay import Replay
+from taso_py.rules.parser import parse_rule
+from taso_py.rules.rule import Rule
+
+Task: TypeAlias = tuple[Literal["prints", "general", "forms", "settle", "derive"], Any]
+
+PART = 20_000
+"""Applications whose fingerprints are one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is enumerated."""
+
+    set_name: str
+    operators: tuple[str, ...]
+    most: int
+
+    @property
+    def chosen(self) -> TemplateSet:
+        """The template set."""
+        if self.set_name not in SETS:
+            raise UsageError(f"--set {self.set_name}: there are {', '.join(SETS)}")
+        whole = SETS[self.set_name]()
+        return whole.only(self.operators) if self.operators else whole
+
+
+@dataclass(slots=True)
+class _State:
+    """What a process keeps between its tasks."""
+
+    space: Space
+    chosen: TemplateSet = field(init=False)
+    table: Table | None = None
+    terms: Terms = field(init=False)
+    parts: list[Shard] = field(default_factory=list)
+    replay: Replay | None = None
+    parsed: dict[str, Rule] = field(default_factory=dict)
+    known: tuple[tuple[str, ...], Rules] = field(default_factory=lambda: ((), Rules()))
+
+    def __post_init__(self) -> None:
+        self.chosen = self.space.chosen
+        self.terms = Terms(Table(self.chosen))
+
+    def last_parts(self) -> list[Shard]:
+        """The last level's applications in parts."""
+        if self.table is None:
+            self.table = grown(self.space)
+            self.parts = last_parts(self.table, self.space.most)
+        return self.parts
+
+    def rule(self, text: str) -> Rule:
+        """A rule from its text."""
+        if text not in self.parsed:
+            self.parsed[text] = parse_rule(text)
+        return self.parsed[text]
+
+    def rules(self, texts: tuple[str, ...]) -> Rules:
+        """The rules of these texts, indexed; a longer list of the same beginning only adds."""
+        before, index = self.known
+        if texts[: len(before)] != before:
+            before, index = (), Rules()
+        for text in texts[len(before) :]:
+            index.add(self.rule(text))
+        self.known = (texts, index)
+        return index
+
+
+def grown(space: Space) -> Table:
+    """The table of all values below the last level."""
+    table = Table(space.chosen)
+    for cost in range(1, space.most):
+        table.grow(cost)
+    return table
+
+
+def last_parts(table: Table, most: int) -> list[Shard]:
+    """The last level's applications up to renaming, in parts of at most `PART`."""
+    found: list[Shard] = []
+    for shard in map(table.canonical, table.shards(most)):
+        found += [
+            Shard(shard.template, shard.types, tuple(o[at : at + PART] for o in shard.operands))
+            for at in range(0, len(shard), PART)
+        ]
+    return found
+
+
+def begin(space: Space) -> Work:
+    """What a process does with the tasks of a job; rules travel as text."""
+    state = _State(space)
+
+    def work(task: Task) -> Iterator[Any]:
+        kind, given = task
+        match kind:
+            case "prints":
+                yield _prints(state, given)
+            case "general":
+                yield [state.terms.general(law) for law in given]
+            case "forms":
+                yield [[[form.text() for form in level] for level in rules(law, state.chosen)] for law in given]
+            case "derive":
+                text, known = given
+                yield follows(state.rule(text), state.rules(known))
+            case "settle":
+                yield _settled(state, *given)
+
+    return work
+
+
+def _prints(state: _State, numbers: Sequence[int]) -> npt.NDArray[np.uint64]:
+    parts = state.last_parts()
+    assert state.table is not None
+    return np.concatenate([state.table.evaluate(parts[k])[1] for k in numbers])
+
+
+def follows(rule: Rule, known: Rules) -> bool:
+    """`derivable` on instances that depend on the law alone; several outputs never follow."""
+    return len(rule.left.outputs) == 1 and derivable(rule, known, seed=zlib.crc32(rule.id.encode()))
+
+
+def _settled(state: _State, forms: Sequence[Sequence[str]], known: tuple[str, ...]) -> tuple[str, list[str], str]:
+    """(fate, texts of the rules, why)."""
+    found = [[state.rule(text) for text in level] for level in forms]
+    if all(follows(form, state.rules(known)) for form in found[0]):
+        return "derivable", [], ""
+    if state.replay is None:
+        state.replay = Replay()
+    outcome = settle(found, state.replay)
+    return outcome.fate, [rule.text() for rule in outcome.rules], outcome.why

@@ -1,0 +1,354 @@
+"""The generator: fingerprints, enumeration, general forms, derivation, and the batch job with its faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from taso_py.cli import main
+from taso_py.crew import Crew, Lost, Work
+from taso_py.errors import UsageError
+from taso_py.generate.checkpoint import Checkpoint
+from taso_py.generate.derive import Rules, derivable
+from taso_py.generate.field import P, fingerprints, kernel
+from taso_py.generate.generalise import rules
+from taso_py.generate.job import Job, Settings, text_of
+from taso_py.generate.merge import merged
+from taso_py.generate.pairs import VARIABLE, Law, Terms, Tree
+from taso_py.generate.settle import settle
+from taso_py.generate.table import Table
+from taso_py.generate.templates import SETS
+from taso_py.generate.work import Space
+from taso_py.graph.types import TensorType
+from taso_py.ops import OPERATORS
+from taso_py.prove.replay import Replay
+from taso_py.rules.library import load_file
+from taso_py.rules.parser import parse_rule
+
+TASO = SETS["taso"]()
+PRODUCTS = ("matmul", "concat2d1", "split10", "split11", "ewadd")
+
+
+def template(name: str) -> int:
+    return [t.name for t in TASO.templates].index(name)
+
+
+def variable(*shape: int, number: int = 0) -> Tree:
+    return (VARIABLE, shape, number)
+
+
+X, Y = variable(2, 4), variable(2, 4, number=1)
+V, W = variable(4, 4), variable(4, 4, number=1)
+IMAGE, SMALL, LARGE = variable(2, 4, 5, 5), variable(4, 4, 1, 3), variable(4, 4, 3, 3)
+
+
+def run(*names: str, most: int = 2, workers: int = 1, checkpoint: Checkpoint | None = None) -> tuple[Job, str]:
+    settings = Settings(Space("taso", names, most))
+    job = Job(settings, workers, checkpoint or Checkpoint())
+    found = job.run()
+    return job, text_of(settings, job.figures, found)
+
+
+@pytest.fixture(scope="module")
+def replay() -> Iterator[Replay]:
+    with Replay() as run:
+        yield run
+
+
+# ---- values ------------------------------------------------------------------------------------------------------
+
+
+def residues(values: np.ndarray) -> np.ndarray:
+    flat = values.reshape(1, 1, -1) % P
+    return np.concatenate([flat, flat], axis=1).astype(np.uint32)
+
+
+def computed(name: str, *operands: np.ndarray, **attributes: object) -> np.ndarray:
+    """An operator's value modulo P, by its own definition."""
+    types = tuple(TensorType("float32", o.shape) for o in operands)
+    found = kernel(OPERATORS[name](**attributes).normal(*types), types)
+    shape = [int(str(d)) for d in found.result.dims]
+    return np.asarray(found.run([residues(o) for o in operands])[0, 0].astype(np.int64)).reshape(shape)
+
+
+def test_values_are_those_of_the_operators() -> None:
+    random = np.random.default_rng(0)
+    a, b = random.integers(1, 100, (2, 3)), random.integers(1, 100, (3, 4))
+    image, weights = random.integers(0, 9, (1, 2, 5, 5)), random.integers(0, 9, (3, 2, 3, 3))
+    assert (computed("MatMul", a, b) == a @ b).all()
+    assert (computed("Concat", a, a + 1, axis=1) == np.concatenate([a, a + 1], axis=1)).all()
+    assert (computed("Transpose", a, perm=(1, 0)) == a.T).all()
+    assert (computed("Slice", a, axes=(1,), starts=(1,), ends=(3,), steps=(1,)) == a[:, 1:]).all()
+    assert (computed("Neg", a) == P - a).all()
+    padded = np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    products = np.einsum("nchwij,ocij->nohw", windows, weights)
+    assert (computed("Conv", image, weights, pads=(1, 1, 1, 1)) == products).all()
+    means = computed("AveragePool", image, kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1)
+    assert (means * 9 % P == windows.sum(axis=(4, 5))).all()
+
+
+def test_functions_keep_the_laws_that_are_promised() -> None:
+    random = np.random.default_rng(1)
+    a, b = random.integers(1, 10**6, (2, 3)), random.integers(1, 10**6, (2, 3))
+    relu = computed("Relu", a)
+    assert (computed("Relu", relu) == relu).all()
+    assert (computed("Max", a, b) == computed("Max", b, a)).all()
+    assert (computed("Exp", a + b) == computed("Mul", computed("Exp", a), computed("Exp", b))).all()
+    assert (computed("Tanh", a) != computed("Sigmoid", a)).all()
+
+
+def test_fingerprints_differ_where_values_differ() -> None:
+    values = np.random.default_rng(2).integers(0, P, (1000, 2, 6))
+    assert len(set(fingerprints(values, exact=True).tolist())) == 1000
+    changed = values.copy()
+    changed[:, 1, 3] += 1
+    assert (fingerprints(values, exact=True) != fingerprints(changed, exact=True)).all()
+    assert (fingerprints(values, exact=False) == fingerprints(changed, exact=False)).all()
+
+
+def test_each_class_of_equal_values_has_one_representative() -> None:
+    table = Table(TASO.only(["ewadd", "transpose"]))
+    assert table.estimate(1) >= 3
+    for cost in (1, 2):
+        table.grow(cost)
+    prints = [(v.type, stack_of(table, k)) for k, v in enumerate(table.values)]
+    assert len(set(prints)) == len(prints)
+    sums = [v for v in table.values if v.cost == 2 and v.type.dims == (2, 4)]
+    assert sums  # (x + y) + z, and with one of them twice
+    assert all(len(v.nodes) == v.cost for v in table.values)
+    assert table.collisions  # transposed twice, and sums in another order
+
+
+def stack_of(table: Table, number: int) -> bytes:
+    value = table.values[number]
+    return bytes(np.asarray(table.stacks[value.type][value.row]).tobytes())
+
+
+# ---- laws --------------------------------------------------------------------------------------------------------
+
+
+def test_renamed_and_commuted_laws_are_one() -> None:
+    terms = Terms(Table(TASO))
+    add, transpose = template("ewadd"), template("transpose")
+    one = terms.canonical((transpose, (add, X, Y)), (add, (transpose, X), (transpose, Y)))
+    other = terms.canonical((add, (transpose, Y), (transpose, X)), (transpose, (add, Y, X)))
+    assert one == other is not None
+    assert terms.canonical((add, X, Y), (add, Y, X)) is None
+
+
+def test_a_law_is_made_as_general_as_its_values_allow() -> None:
+    terms = Terms(Table(TASO))
+    add, product = template("ewadd"), template("matmul")
+    special: Law = ((product, X, (add, V, V)), (add, (product, X, V), (product, X, V)))
+    general = terms.general(special)
+    assert general == terms.canonical((product, X, (add, V, W)), (add, (product, X, V), (product, X, W)))
+
+
+def test_pads_of_an_enlarged_kernel_are_related_to_those_of_the_kernel() -> None:
+    law: Law = (
+        (template("conv3x3"), IMAGE, (template("enlarge3"), SMALL)),
+        (template("conv1x3"), IMAGE, SMALL),
+    )
+    (first, *_), *_ = rules(law, TASO)
+    wanted = parse_rule(
+        "rule wanted: Conv(x, Pad(y, pads=[0, 0, m, n, 0, 0, q, r]), strides=s, pads=[t, i, j, l], group=g) => "
+        "Conv(x, y, strides=s, pads=[t - m, i - n, j - q, l - r], group=g) for x[o, (g c), d, e], y[(g f), c, h, v] "
+        "when m >= 0, n >= 0, q >= 0, r >= 0, t - m >= 0, i - n >= 0, j - q >= 0, l - r >= 0"
+    )
+    assert first.id == wanted.id
+
+
+def test_a_sum_of_convolutions_with_different_kernels_is_merged_in_general(replay: Replay) -> None:
+    add, enlarge = template("ewadd"), template("enlarge3")
+    law: Law = (
+        (add, (template("conv3x3"), IMAGE, LARGE), (template("conv1x3"), IMAGE, SMALL)),
+        (template("conv3x3"), IMAGE, (add, LARGE, (enlarge, SMALL))),
+    )
+    outcome = settle(rules(law, TASO), replay)
+    assert outcome.fate == "proved"
+    merges = [r for r in outcome.rules if r.left.outputs[0].operator is OPERATORS["Add"]]  # type: ignore[union-attr]
+    assert "pads=[0, 0, m - t, n - i, 0, 0, q - j, r - l]" in merges[0].text()
+
+
+def test_a_false_law_is_refuted(replay: Replay) -> None:
+    false = parse_rule("rule false: MatMul(x, y) => Add(x, y) for x[m, m], y[m, m]")
+    assert settle([[false]], replay).fate == "refuted"
+
+
+def test_parts_of_one_value_make_a_law_of_two_outputs() -> None:
+    product, join = template("matmul"), template("concat2d1")
+    whole = (product, X, (join, V, W))
+    laws: list[Law] = [
+        ((template("split10"), whole), (product, X, V)),
+        ((template("split11"), whole), (product, X, W)),
+    ]
+    (law,) = merged(laws, TASO)
+    ((rule, *_), *_) = rules(law, TASO)
+    assert [len(side.outputs) for side in (rule.left, rule.right)] == [2, 2]
+    assert merged(laws[:1], TASO) == []
+
+
+def test_laws_that_follow_are_derived_and_others_are_not() -> None:
+    sums = parse_rule("rule a: Add(x, Add(y, z)) == Add(Add(x, y), z) for x[*s], y[*s], z[*s]")
+    relu = parse_rule("rule b: Relu(Relu(x)) == Relu(x) for x[*s]")
+    known = Rules.of([sums, relu])
+    follows = "Add(x, Add(y, Add(z, Relu(w)))) == Add(Add(Add(x, z), y), Relu(Relu(w))) for x[*s], y[*s], z[*s], w[*s]"
+    assert derivable(parse_rule(f"rule c: {follows}"), known)
+    assert not derivable(parse_rule(f"rule c: {follows}"), Rules.of([sums]))
+    assert not derivable(parse_rule("rule d: Relu(Add(x, y)) == Add(Relu(x), Relu(y)) for x[*s], y[*s]"), known)
+
+
+# ---- the job -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def products() -> tuple[Job, str]:
+    return run(*PRODUCTS, most=3, workers=2)
+
+
+def test_classical_laws_are_rediscovered(products: tuple[Job, str], tmp_path: Path) -> None:
+    job, text = products
+    path = tmp_path / "generated.rules"
+    path.write_text(text)
+    found = Rules.of(load_file(path))
+    for law in (
+        "MatMul(x, MatMul(y, z)) == MatMul(MatMul(x, y), z) for x[*s, m, n], y[n, k], z[k, l]",
+        "MatMul(x, Add(y, z)) == Add(MatMul(x, y), MatMul(x, z)) for x[*s, m, n], y[n, k], z[n, k]",
+        "MatMul(Add(x, w), y) == Add(MatMul(x, y), MatMul(w, y)) for x[*s, m, n], w[*s, m, n], y[n, k]",
+        "MatMul(x, Concat(y, z, axis=1)) == Concat(MatMul(x, y), MatMul(x, z), axis=1) for x[m, n], y[n, k], z[n, l]",
+        "Add(Concat(x, y, axis=1), Concat(u, v, axis=1)) == Concat(Add(x, u), Add(y, v), axis=1) "
+        "for x[m, n], u[m, n], y[m, k], v[m, k]",
+    ):
+        assert derivable(parse_rule(f"rule classical: {law}"), found), law
+    assert any(len(r.left.outputs) == 2 for r in load_file(path))
+    assert job.figures.proved - job.figures.minimised == len(load_file(path))
+
+
+def test_the_file_is_the_same_for_any_number_of_workers(products: tuple[Job, str]) -> None:
+    assert run(*PRODUCTS, most=3)[1] == products[1]
+
+
+def test_a_run_that_is_resumed_ends_with_the_same_file(tmp_path: Path) -> None:
+    names = ("ewadd", "transpose", "relu")
+    whole = run(*names)[1]
+    checkpoint = Checkpoint(tmp_path / "steps")
+    checkpoint.begin({}, resume=False)
+    assert run(*names, checkpoint=checkpoint)[1] == whole
+    steps = sorted((tmp_path / "steps").iterdir())
+    for lost in steps[::2]:
+        lost.unlink()
+    assert run(*names, checkpoint=checkpoint)[1] == whole
+
+
+def test_a_large_run_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taso_py.generate.job.LARGE", 10)
+    with pytest.raises(UsageError, match=r"operators are about \d+ applications .*--force"):
+        run("ewadd", "relu")
+
+
+def test_a_run_beyond_the_memory_limit_is_refused() -> None:
+    with pytest.raises(UsageError, match="more than --memory-limit"):
+        Job(Settings(Space("taso", (), 3)), memory_limit=1e-4).run()
+
+
+def state(code: int) -> Work:
+    def work(task: int) -> Iterator[int]:
+        if task == code:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task < 0:
+            raise ValueError("a task that cannot be done")
+        yield task
+        yield task * task
+
+    return work
+
+
+def test_a_killed_worker_costs_its_task() -> None:
+    with Crew(state, 2, 2, limit_s=30, attempts=2) as crew:
+        found = dict(crew.answers([0, 1, 2, 3, -1]))
+    assert [found[k] for k in (0, 1, 3)] == [0, 1, 9]
+    assert found[2].why == "the process died"
+    assert isinstance(found[4], Lost)
+    assert found[4].why == "internal error: ValueError: a task that cannot be done"
+
+
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "taso_py", "generate", "--set", "taso", *arguments]
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    options = ("--ops", "ewadd,ewmul,relu,transpose", "--max-operators", "2", "--workers", "2")
+    kept = ("--checkpoint", str(tmp_path / "steps"))
+    process = subprocess.Popen(command(*options, *kept, "-o", str(tmp_path / "a.rules")), stderr=subprocess.DEVNULL)
+    proved = tmp_path / "steps" / "general-00000.step"
+    while process.poll() is None and not proved.exists():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert main(["generate", "--set", "taso", *options, *kept, "--resume", "-o", str(tmp_path / "a.rules")]) == 0
+    assert main(["generate", "--set", "taso", *options, "-o", str(tmp_path / "b.rules")]) == 0
+    assert (tmp_path / "a.rules").read_text() == (tmp_path / "b.rules").read_text()
+
+
+def test_figures_are_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["generate", "--set", "taso", "--ops", "relu", "--max-operators", "2", "--json"]
+    assert main([*arguments, "-o", str(tmp_path / "a.rules")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["proved"] == 1
+    assert found["applications"] > 0
+    (rule,) = load_file(tmp_path / "a.rules")
+    assert rule.id == parse_rule("rule same: Relu(Relu(x)) == Relu(x) for x[*s]").id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ops", "NoSuchThing"], "--ops NoSuchThing: neither a template nor an operator"),
+        (["--set", "no"], "--set no: there are default, taso"),
+        (["--resume"], "--resume needs --checkpoint DIR"),
+        (["-o", "missing/dir/a.rules"], "create its directory first"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["generate", *arguments]) in (2, 4)
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_checkpoint_and_other_settings_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "steps"
+    files = ["-o", str(tmp_path / "a.rules"), "--checkpoint", str(folder)]
+    arguments = ["generate", "--set", "taso", "--ops", "relu", *files]
+    assert main([*arguments, "--max-operators", "1"]) == 0
+    assert main([*arguments, "--max-operators", "1", "--force"]) == 2
+    assert "add --resume" in capsys.readouterr().err
+    assert main([*arguments, "--max-operators", "2", "--resume"]) == 2
+    assert "other settings (space)" in capsys.readouterr().err
+    damaged = folder / "prints-00000.step"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert main([*arguments, "--max-operators", "1", "--resume"]) == 2
+    assert f"{damaged} is damaged" in capsys.readouterr().err
