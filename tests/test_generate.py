@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from scripts import generated_coverage
 from taso_py.cli import main
 from taso_py.crew import Crew, Lost, Work
 from taso_py.errors import UsageError
@@ -352,3 +355,51 @@ def test_a_damaged_checkpoint_and_other_settings_are_refused(
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert main([*arguments, "--max-operators", "1", "--resume"]) == 2
     assert f"{damaged} is damaged" in capsys.readouterr().err
+
+
+# ---- derivation --------------------------------------------------------------------------------------------------
+
+SUMS = """
+rule sums: Add(x, Add(y, z)) == Add(Add(x, y), z) for x[*s], y[*s], z[*s]
+rule twice: Relu(Relu(x)) == Relu(x) for x[*s]
+"""
+
+
+def test_laws_are_derived_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "from.rules").write_text(SUMS)
+    (tmp_path / "goal.rules").write_text(
+        "rule four: Add(x, Add(y, Add(z, w))) == Add(Add(Add(w, y), x), z) for x[*s], y[*s], z[*s], w[*s]\n"
+    )
+    (tmp_path / "more.rules").write_text("rule kept: Relu(Add(x, y)) => Add(Relu(x), y) for x[*s], y[*s]\n")
+    arguments = ["rules", "derive", "--from", str(tmp_path / "from.rules"), "--goal", str(tmp_path / "goal.rules")]
+    assert main(arguments) == 0
+    assert "1 of 1 laws follow" in capsys.readouterr().out
+    assert main([*arguments, "--goal", str(tmp_path / "more.rules"), "--json"]) == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["derived"] == {"four": True, "kept": False}
+    assert captured.err == "superopt: error: 1 of 2 laws were not derived: kept\n"
+
+
+@pytest.mark.parametrize("text", [None, "{}", "no json"])
+def test_goals_that_are_no_substitutions_are_one_line(
+    text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "goal.json"
+    if text is not None:
+        path.write_text(text)
+    assert main(["rules", "derive", "--goal", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"superopt: error: --goal {path}: ")
+    assert error.count("\n") == 1
+
+
+def test_random_graphs_reach_their_representatives(tmp_path: Path) -> None:
+    (tmp_path / "rules.rules").write_text(SUMS)
+    arguments = [str(tmp_path / "rules.rules"), "--max-operators", "1", "--graphs", "300"]
+    outcome = CliRunner().invoke(generated_coverage.main, arguments)
+    assert outcome.exit_code == 0
+    counts = {name: int(count) for name, count in re.findall(r"'(\w+)': (\d+)", outcome.output)}
+    assert sum(counts.values()) == 300
+    assert counts["derived"] > 0  # commutation is built in
+    # Laws of the constants are missing, and no others.
+    assert all(re.search("eye|unit3|ones", line) for line in outcome.output.splitlines() if line.startswith("open"))

@@ -27,7 +27,7 @@ FILE = click.Path(path_type=Path)
               help="Only these templates or ONNX operators, separated by commas (repeatable).")  # fmt: skip
 @option("--max-operators", type=click.IntRange(1, 6), default=3, show_default=True, help="Operators on one side.")
 @option("--workers", type=click.IntRange(min=1), help="Processes; default: the CPUs this process may use.")
-@option("--limit", type=click.FloatRange(min=1), default=20.0, show_default=True, metavar="SECONDS",
+@option("--limit", type=click.FloatRange(min=1), default=5.0, show_default=True, metavar="SECONDS",
               help="For testing and proving one law.")  # fmt: skip
 @option("--memory-limit", type=click.FloatRange(min=0.1), metavar="GB", help="Refuse a run that needs more.")
 @option("--checkpoint", type=FILE, metavar="DIR", help="Keep what is done in this directory, so that a run can go on.")

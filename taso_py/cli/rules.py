@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import SETTINGS, json_option, option
-from taso_py.errors import UsageError
+from taso_py.errors import UnprovedError, UsageError
 from taso_py.options import parse_rules
 
 if TYPE_CHECKING:
@@ -62,6 +63,54 @@ def show(name: str, files: tuple[str, ...], as_json: bool) -> None:
 
     facts = [("status", rule.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}")]
     emit(f"{rule.text().rstrip()}\n\n{columns([*facts, *proof_lines(load_lock().record(rule))])}")
+
+
+@rules.command("derive", context_settings=SETTINGS)
+@option("--from", "sources", multiple=True, metavar="FILE",
+        help="Rules to derive from (repeatable); default: the library.")  # fmt: skip
+@option("--goal", "goals", multiple=True, required=True, metavar="FILE",
+        help="Laws to be derived: a rule file, or TASO's shipped substitutions as JSON (repeatable).")  # fmt: skip
+@option("--states", type=click.IntRange(min=1), default=2000, show_default=True,
+        help="Terms looked at for one output of a law.")  # fmt: skip
+@json_option
+def derive(sources: tuple[str, ...], goals: tuple[str, ...], states: int, as_json: bool) -> None:
+    """Which laws follow from other rules by rewriting; exit code 1 when one does not.
+
+    TASO's substitutions are read with equal shapes for element-wise operators and explicit groups.
+    """
+    from taso_py.generate.derive import Rules, derivable
+
+    known = Rules.of(_load(sources))
+    laws = [law for file in goals for law in _goals(Path(file))]
+    found = {law.name: derivable(law, known, states=states) for law in laws}
+    missing = [name for name, derived in found.items() if not derived]
+    if as_json:
+        emit(json.dumps({"schema": 1, "derived": found}, indent=2))
+    else:
+        lines = [f"{'follows' if derived else 'open':<8} {name}" for name, derived in found.items()]
+        emit("\n".join([*lines, f"{len(found) - len(missing)} of {len(found)} laws follow"]))
+    if missing:
+        names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise UnprovedError(f"{len(missing)} of {len(found)} laws were not derived: {names}")
+
+
+def _goals(path: Path) -> list[Rule]:
+    """The laws of a rule file, or of TASO's substitutions."""
+    from taso_py.rules.library import load_file
+
+    if path.suffix != ".json":
+        return list(load_file(path))
+
+    from taso_py.prove.taso import law, read
+    from taso_py.prove.taso_sizes import Typing
+
+    try:
+        substitutions = read(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--goal {path}: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"--goal {path}: no substitutions of TASO's in JSON") from None
+    return [replace(law(s, Typing.EXPLICIT), name=f"shipped-{s.id:03}") for s in substitutions]
 
 
 def _unused_laws() -> list[Rule]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from taso_py.ops.operator import Operator
 from taso_py.rules.build import Builder, NotBuildable, from_front, operator_of
 from taso_py.rules.instances import Instance, draw
 from taso_py.rules.rule import Rule
-from taso_py.rules.term import Application, Axis, Comparison, Term, Variable
+from taso_py.rules.term import Application, Axis, Comparison, Side, Term, Variable
 from taso_py.rules.unify import Binding
 
 _DTYPE = "float32"
@@ -30,8 +31,11 @@ INSTANCES = 2
 """Random instances, their sizes mostly different, on which a derivation must be found."""
 
 
-_ATTEMPTS = 40
-"""Random instances among which those without an axis of 1 are looked for: such an axis hides what a law says."""
+_ATTEMPTS, _DRAWS = 40, 300
+"""Random instances of which those with the fewest axes of 1 are taken, and attempts to draw each."""
+
+
+Heads: TypeAlias = tuple[type[Operator] | None, ...]
 
 
 @dataclass(slots=True)
@@ -41,6 +45,11 @@ class Pattern:
     rule: Rule
     root: Application
     shapes: dict[str, tuple[Axis, ...]]
+
+    @property
+    def heads(self) -> Heads:
+        """The operators of the root's operands; None for a variable."""
+        return tuple(a.operator if isinstance(a, Application) else None for a in self.root.arguments)
 
     @staticmethod
     def of(rule: Rule) -> list[Pattern]:
@@ -57,7 +66,7 @@ class Pattern:
 class Rules:
     """Patterns by root operator, and by the operators below."""
 
-    patterns: dict[type[Operator], list[Pattern]] = field(default_factory=dict)
+    patterns: dict[type[Operator], dict[Heads, list[Pattern]]] = field(default_factory=dict)
 
     @staticmethod
     def of(rules: Iterable[Rule]) -> Rules:
@@ -70,32 +79,51 @@ class Rules:
     def add(self, rule: Rule) -> None:
         """One more rule."""
         for pattern in Pattern.of(rule):
-            self.patterns.setdefault(pattern.root.operator, []).append(pattern)
+            self.patterns.setdefault(pattern.root.operator, {}).setdefault(pattern.heads, []).append(pattern)
+
+    def fitting(self, operator: type[Operator], heads: Heads) -> Iterator[Pattern]:
+        """The patterns that an application of this operator to results of ``heads`` may match."""
+        orders = {heads, heads[::-1]} if operator.commutative else {heads}
+        for wanted, patterns in self.patterns.get(operator, {}).items():
+            if any(_fits(wanted, order) for order in orders):
+                yield from patterns
+
+
+def _fits(wanted: Heads, heads: Heads) -> bool:
+    return len(heads) == len(wanted) and all(w in (None, h) for w, h in zip(wanted, heads, strict=True))
 
 
 def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES) -> bool:
-    """Whether rewriting by ``rules`` turns one side of random instances of ``rule`` into the other."""
+    """Whether rewriting by ``rules`` turns one side of random instances of ``rule`` into the other, output by output.
+
+    An instance stands for the law, because every step is an instance of a law that holds for all sizes; that another
+    instance could need other steps is why there are several, of sizes that mostly differ.
+    """
+    if rule.left == rule.right:
+        return True
     random, values = np.random.default_rng(seed), Values()
     directed = rule.directions()[0]
-    found = 0
-    for _ in range(_ATTEMPTS):
-        instance = draw(directed, random, values, 300)
-        if instance is None:
-            return False
-        shapes = [values.types[v].dims for v in instance.binding.tensors.values()]
-        if any(at_least(d, 2) is not True for dims in shapes for d in dims):
-            continue
-        if not _derived(instance, rules, states):
-            return False
-        found += 1
-        if found == INSTANCES:
-            return True
-    return found > 0
+    drawn = [draw(directed, random, values, _DRAWS) for _ in range(_ATTEMPTS)]
+    instances = sorted((i for i in drawn if i is not None), key=_ones)[:INSTANCES]
+    return bool(instances) and all(_derived(i, rules, states) for i in instances)
+
+
+def _ones(instance: Instance) -> int:
+    """The number of axes of variables that have no two elements: they hide what a law says."""
+    shapes = [instance.values.types[v].dims for v in instance.binding.tensors.values()]
+    return sum(at_least(d, 2) is not True for dims in shapes for d in dims)
 
 
 def _derived(instance: Instance, rules: Rules, states: int) -> bool:
     terms = Rewriting(instance.values, dict(instance.nodes), rules)
-    (left,), (right,) = instance.left, instance.right
+    return all(met(terms, left, right, states) for left, right in zip(instance.left, instance.right, strict=True))
+
+
+def met(terms: Rewriting, left: int, right: int, states: int) -> bool:
+    """Whether rewriting both terms meets, after ``states`` terms at most."""
+    left, right = terms.ordered(left), terms.ordered(right)
+    if left == right:
+        return True
     most = max(terms.size(left), terms.size(right)) + _GROWTH
     seen = {left: 0, right: 1}
     fronts: list[list[int]] = [[left], [right]]
@@ -116,13 +144,28 @@ def _derived(instance: Instance, rules: Rules, states: int) -> bool:
 
 @dataclass(slots=True)
 class Rewriting:
-    """Terms over one table of values, rewritten one step at a time."""
+    """Terms over one table of values, rewritten one step at a time; operands that commute stand in one order."""
 
     values: Values
     nodes: dict[int, Node]
     rules: Rules
     sizes: dict[int, frozenset[int]] = field(default_factory=dict)
     steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    orders: dict[int, int] = field(default_factory=dict)
+
+    def ordered(self, value: int) -> int:
+        """The same term with the operands of all commutative operators in order."""
+        if value not in self.orders:
+            node = self.nodes.get(value)
+            found = value
+            if node is not None:
+                found = self._interned(Node(node.operator, tuple(map(self._operand, node.inputs))))
+            self.orders[value] = self.orders[found] = found
+        return self.orders[value]
+
+    def _operand(self, value: int | None) -> int:
+        assert value is not None
+        return self.ordered(value)
 
     def size(self, value: int) -> int:
         """The number of distinct nodes of a term."""
@@ -143,7 +186,9 @@ class Rewriting:
         return self.steps[value]
 
     def _rewritten(self, value: int, node: Node) -> Iterator[int]:
-        for pattern in self.rules.patterns.get(type(node.operator), ()):
+        below = [self.nodes.get(i) for i in node.inputs if i is not None]
+        heads = tuple(type(n.operator) if n is not None else None for n in below)
+        for pattern in self.rules.fitting(type(node.operator), heads):
             yield from self.applied(pattern, value)
         for k, operand in enumerate(node.inputs):
             assert operand is not None
@@ -155,6 +200,8 @@ class Rewriting:
                     yield self._interned(Node(node.operator, (*node.inputs[:k], new, *node.inputs[k + 1 :])))
 
     def _interned(self, node: Node) -> int:
+        if node.operator.commutative:
+            node = Node(node.operator, tuple(sorted(map(self._operand, node.inputs))))
         types = [self.values.types[i] for i in node.inputs if i is not None]
         value = self.values.intern(node, node.operator.infer(*types))
         self.nodes[value] = node
@@ -170,21 +217,19 @@ class Rewriting:
             if not all(isinstance(c, Comparison) and binding.holds(c) for c in pattern.rule.conditions):
                 continue
             try:
-                left = Builder(self.values, binding, pattern.rule.left, _DTYPE).output(pattern.root)
-                builder = Builder(self.values, binding, pattern.rule.right, _DTYPE)
-                right = builder.output(pattern.rule.right.outputs[0])
+                left = self._built(pattern.rule.left, binding)
+                right = self._built(pattern.rule.right, binding)
             except (NotBuildable, ValueError):
                 continue
-            if self._same(left, value) and self.values.types[right] == self.values.types[value]:
-                self.nodes.update(builder.nodes)
+            if left == value and self.values.types[right] == self.values.types[value]:
                 yield right
 
-    def _same(self, built: int, value: int) -> bool:
-        """Whether the left side, rebuilt, is what was matched, but for the order of commuting operands."""
-        if built == value:
-            return True
-        node, known = self.nodes.get(value), next((n for n in (self.nodes.get(built),) if n), None)
-        return known is None or node is None or known.operator == node.operator
+    def _built(self, side: Side, binding: Binding) -> int:
+        """A rule's side under a binding."""
+        builder = Builder(self.values, binding, side, _DTYPE)
+        value = builder.output(side.outputs[0])
+        self.nodes.update(builder.nodes)
+        return self.ordered(value)
 
     def _match(self, pattern: Pattern, term: Term, value: int, binding: Binding) -> Iterator[Binding]:
         if isinstance(term, Variable):

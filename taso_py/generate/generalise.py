@@ -184,7 +184,8 @@ class _Form:
             return None
         sides = [Side((), tuple(map(self.term, places))) for places in (left, right)]
         declarations = tuple(Declaration(n, self.axes(p)) for p, n in self.tensors.items())
-        return directed(Rule("law", sides[0], sides[1], "==", declarations, self.conditions()))
+        rule = Rule("law", sides[0], sides[1], "==", declarations, self.conditions())
+        return directed(rule) if _sized(rule) else None
 
     def conditions(self) -> tuple[Condition, ...]:
         """Nothing is cut off by what is added around a tensor, and no pads are negative."""
@@ -412,19 +413,29 @@ def directed(rule: Rule) -> Rule | None:
     return None
 
 
+def _sized(rule: Rule) -> bool:
+    """Whether the sizes of all constants are sizes of variables: what has only numbers beside it says little."""
+    known = {n for d in rule.declarations for axis in d.axes for n in _names(axis)}
+    constants = [a for side in (rule.left, rule.right) for a in side.applications() if not a.arguments]
+    lists = [e for a in constants for _, e in a.attributes]
+    return all(_names(i) <= known for e in lists for i in (e.items if isinstance(e, Listing) else (e,)))
+
+
 def _plain(rule: Rule) -> bool:
     """Whether every name in a sum or product of the left side also stands there alone, so that matching binds it."""
     attributes = [e for a in rule.left.applications() for _, e in a.attributes]
     axes = [axis for d in rule.declarations for axis in d.axes if d.variable in rule.left.variables()]
     items = [i for e in attributes for i in (e.items if isinstance(e, Listing) else (e,))]
     alone = {i.name for i in (*items, *axes) if isinstance(i, Name)}
-    alone |= {f.name for axis in axes if isinstance(axis, Product) for f in axis.factors if isinstance(f, Name)}
+    alone |= {name for axis in axes if isinstance(axis, Product) for name in _names(axis)}
     return all(_names(e) <= alone for e in (*items, *axes) if isinstance(e, Binary))
 
 
-def _names(expression: AttributeExpression) -> set[str]:
+def _names(expression: AttributeExpression | Axis) -> set[str]:
     if isinstance(expression, Binary):
         return _names(expression.left) | _names(expression.right)
+    if isinstance(expression, Product):
+        return set[str]().union(*map(_names, expression.factors))
     return {expression.name} if isinstance(expression, Name) else set()
 
 

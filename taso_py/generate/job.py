@@ -34,7 +34,7 @@ LARGE = 50_000_000
 """Applications from which on an enumeration must be asked for."""
 _BYTES, _BYTES_LAST = 4000, 60
 """Memory per application while it is kept as a value, and on the last level: operand numbers, fingerprint, sorting."""
-_BATCH, _LAWS = 64, 250
+_BATCH, _LAWS = 96, 250
 _SECONDS = 600.0
 """The longest that a task other than a proof may take."""
 
@@ -44,7 +44,7 @@ class Settings:
     """What the rules depend on; ``limit_s`` is the longest that one law may take."""
 
     space: Space
-    limit_s: float = 20.0
+    limit_s: float = 5.0
 
 
 @dataclass(slots=True)
