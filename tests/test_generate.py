@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -285,6 +286,39 @@ def test_a_killed_worker_costs_its_task() -> None:
     assert found[4].why == "internal error: ValueError: a task that cannot be done"
 
 
+def sleeping(path: str) -> Work:
+    def work(_: int) -> Iterator[None]:
+        Path(path).write_text(str(os.getpid()))
+        time.sleep(300)
+        yield
+
+    return work
+
+
+ORPHAN = """
+import sys
+from taso_py.crew import Crew
+from test_generate import sleeping
+with Crew(sleeping, sys.argv[1], 1, limit_s=300) as crew:
+    list(crew.answers([0]))
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    said = tmp_path / "pid"
+    places = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    parent = subprocess.Popen([sys.executable, "-c", ORPHAN, str(said)], env={**os.environ, "PYTHONPATH": places})
+    while parent.poll() is None and not (said.exists() and said.read_text()):
+        time.sleep(0.05)
+    worker = Path("/proc") / said.read_text()
+    parent.kill()
+    parent.wait()
+    end = time.monotonic() + 60
+    while worker.exists() and "Z" not in (worker / "stat").read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not worker.exists() or "Z" in (worker / "stat").read_text()
+
+
 # ---- the command -------------------------------------------------------------------------------------------------
 
 
@@ -304,6 +338,24 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert main(["generate", "--set", "taso", *options, *kept, "--resume", "-o", str(tmp_path / "a.rules")]) == 0
     assert main(["generate", "--set", "taso", *options, "-o", str(tmp_path / "b.rules")]) == 0
     assert (tmp_path / "a.rules").read_text() == (tmp_path / "b.rules").read_text()
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on(tmp_path: Path) -> None:
+    options = ("--ops", "ewadd,transpose", "--max-operators", "2", "-o", str(tmp_path / "a.rules"))
+    kept = ("--checkpoint", str(tmp_path / "steps"))
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
+    found = subprocess.run(
+        command(*options, *kept), capture_output=True, text=True, check=False, preexec_fn=small_files
+    )
+    assert found.returncode == 4
+    assert re.search(r"^superopt: error: cannot write .*: file too large .*$", found.stderr, re.MULTILINE)
+    assert "Traceback" not in found.stderr
+    assert not (tmp_path / "a.rules").exists()
+    assert main(["generate", "--set", "taso", *options, *kept, "--resume"]) == 0
+    assert load_file(tmp_path / "a.rules")
 
 
 def test_figures_are_one_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
