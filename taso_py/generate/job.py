@@ -17,7 +17,7 @@ from taso_py.crew import Crew, Lost
 from taso_py.errors import UsageError
 from taso_py.generate.checkpoint import Checkpoint
 from taso_py.generate.derive import Rules
-from taso_py.generate.generalise import complexity, named
+from taso_py.generate.direction import complexity, named
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import Law, Terms, last_collisions, size
 from taso_py.generate.table import Shard, Table
