@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from taso_py.generate.derive import Rewriting, Rules, met
 from taso_py.generate.field import fingerprints
-from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, replaced
+from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
 from taso_py.generate.table import Key, applied
 from taso_py.generate.work import Space, grown, last_parts
 from taso_py.graph.model import Node, Values
@@ -122,7 +122,7 @@ class Classes:
 
     def renamed(self, tree: Tree) -> Tree:
         """The graph over the first inputs of each family, as the enumeration's last level has them."""
-        used = sorted({leaf for leaf in _leaves(tree) if leaf[0] == VARIABLE}, key=lambda leaf: int(leaf[2]))
+        used = sorted({leaf for leaf in leaves(tree) if leaf[0] == VARIABLE}, key=lambda leaf: int(leaf[2]))
         for family in self.terms.table.families:
             mine = [leaf for leaf in used if leaf[2] in family]
             for leaf, number in zip(mine, family, strict=False):
@@ -133,39 +133,18 @@ class Classes:
         """The graph with what is computed from constants alone as its representative: it is folded, not rewritten."""
         if tree[0] in (VARIABLE, CONSTANT):
             return tree
-        if all(leaf[0] == CONSTANT for leaf in _leaves(tree)):
+        if all(leaf[0] == CONSTANT for leaf in leaves(tree)):
             return self.representative(tree) or tree
         return (tree[0], *map(self.folded, tree[1:]))
 
     def representative(self, tree: Tree) -> Tree | None:
         """The representative; None where only a renaming of the graph was enumerated."""
         table = self.terms.table
-        values, exact = self._evaluated(tree)
+        values, exact = self.terms.evaluated(tree)
         found = int(fingerprints(values[None].astype(np.int64), exact=exact)[0])
         type_ = self.terms.type(tree)
         known = table.index.get((type_, found))
         return self.last.get((type_, found)) if known is None else self.terms.tree(known)
-
-    def _evaluated(self, tree: Tree) -> tuple[np.ndarray, bool]:  # type: ignore[type-arg]
-        """Residues of a graph over the enumeration's own inputs."""
-        if tree[0] in (VARIABLE, CONSTANT):
-            number = tree[2] if tree[0] == VARIABLE else tree[1]
-            value = next(v for v in self.terms.table.values if v.template < 0 and v.arguments == (number,))
-            return self.terms.table.stacks[value.type][value.row], True
-        operands = [self._evaluated(t) for t in tree[1:]]
-        first, *rest = applied(self.terms.chosen.templates[tree[0]], tuple(map(self.terms.type, tree[1:]))) or ()
-        values = first.run([x[None] for x, _ in operands])
-        for kernel in rest:
-            values = kernel.run([values])
-        return values[0], all(exact for _, exact in operands) and not first.taints
-
-
-def _leaves(tree: Tree) -> Iterator[Tree]:
-    if tree[0] in (VARIABLE, CONSTANT):
-        yield tree
-    else:
-        for part in tree[1:]:
-            yield from _leaves(part)
 
 
 @dataclass(slots=True)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from judging import DOUBLE
 from onnx import TensorProto, helper, numpy_helper
+
+from taso_py.prove.replay import Replay
+from taso_py.rules import lock as locks
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -79,4 +83,24 @@ def tiny_model(tmp_path: Path) -> Path:
     """`tiny_network` saved as model.onnx in the temporary folder."""
     path = tmp_path / "model.onnx"
     onnx.save(tiny_network(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def replay() -> Iterator[Replay]:
+    with Replay() as found:
+        yield found
+
+
+@pytest.fixture
+def lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "proofs.lock"
+    monkeypatch.setattr(locks, "lock_path", lambda: path)
+    return path
+
+
+@pytest.fixture
+def own_rules(tmp_path: Path) -> Path:
+    path = tmp_path / "own.rules"
+    path.write_text(DOUBLE)
     return path

@@ -92,10 +92,10 @@ def fingerprints(values: Array, *, exact: bool) -> Array:
     return np.asarray(result)
 
 
-def draw(name: str, elements: int) -> Array:
-    """The residues [2, elements] of the tensor that is called ``name``: always the same ones."""
-    random = np.random.default_rng(zlib.crc32(name.encode()))
-    return np.stack([random.integers(1, prime, elements) for prime in PRIMES]).astype(np.uint32)
+def draw(shape: Sequence[int], number: int) -> Array:
+    """The residues [2, elements] of the input of this shape and number: always the same ones."""
+    random = np.random.default_rng(zlib.crc32(repr((tuple(shape), number)).encode()))
+    return np.stack([random.integers(1, prime, math.prod(shape)) for prime in PRIMES]).astype(np.uint32)
 
 
 @dataclass(slots=True)

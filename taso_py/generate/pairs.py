@@ -171,20 +171,21 @@ class Terms:
         """Whether both terms have one type and equal fingerprints."""
         if self.type(one) != self.type(other):
             return False
-        (x, exact), (y, sure) = self._evaluated(one), self._evaluated(other)
+        (x, exact), (y, sure) = self.evaluated(one), self.evaluated(other)
         return bool((_print(x, exact and sure) == _print(y, exact and sure)).all())
 
-    def _evaluated(self, tree: Tree) -> tuple[Array, bool]:
+    def evaluated(self, tree: Tree) -> tuple[Array, bool]:
+        """The term's residues [2, elements], and whether those modulo both primes count."""
         if tree not in self.known:
             self.known[tree] = self._evaluate(tree)
         return self.known[tree]
 
     def _evaluate(self, tree: Tree) -> tuple[Array, bool]:
         if tree[0] == VARIABLE:
-            return draw(repr(tree), int(np.prod(tree[1]))), True
+            return draw(tree[1], tree[2]), True
         if tree[0] == CONSTANT:
             return constant(self.chosen.sources[tree[1]]), True
-        operands = [self._evaluated(t) for t in tree[1:]]
+        operands = [self.evaluated(t) for t in tree[1:]]
         first, *rest = self._kernels(tree)
         values = first.run([x[None] for x, _ in operands])
         for k in rest:

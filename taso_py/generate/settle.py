@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from taso_py.prove.prover import prove
@@ -39,7 +39,7 @@ def settle(forms: Sequence[Sequence[Rule]], replay: Replay) -> Outcome:
                 continue
             verdict = next(stages(form, prove, replay)).verdict
             if isinstance(verdict, Proved) and verdict.limit is None:
-                proved.append(replace(form, status="proved"))
+                proved.append(form)
             else:
                 why = why or f"{type(verdict).__name__.lower()}: {getattr(verdict, 'why', 'for bounded sizes only')}"
         if proved:

@@ -109,7 +109,7 @@ class Table:
     def __post_init__(self) -> None:
         families: dict[str, list[int]] = {}
         for k, source in enumerate(self.chosen.sources):
-            residues = draw(source.name, int(np.prod(source.shape))) if source.build is None else constant(source)
+            residues = draw(source.shape, k) if source.build is None else constant(source)
             weight = source.kind != "activation"
             self._add(source.type, 0, -1, (k,), 1 << k, weight, True, residues)
             families.setdefault(source.family, []).append(k)
