@@ -21,7 +21,7 @@ import numpy as np
 from taso_py.generate.derive import Rewriting, Rules, met
 from taso_py.generate.field import fingerprints
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
-from taso_py.generate.table import Key, applied
+from taso_py.generate.table import Key, accepted
 from taso_py.generate.work import Space, grown, last_parts
 from taso_py.graph.model import Node, Values
 from taso_py.graph.types import TensorType
@@ -85,12 +85,8 @@ class Graphs:
     def result(self, template: int, keys: tuple[Key, ...]) -> Key | None:
         """The kind of a template's result; None where it does not apply."""
         if (template, keys) not in self.kinds:
-            chosen = self.terms.chosen.templates[template]
-            kernels = applied(chosen, tuple(type_ for type_, _ in keys))
-            wanted = chosen.weights or (None,) * chosen.arity
-            fits = kernels and all(w in (None, weight) for w, (_, weight) in zip(wanted, keys, strict=True))
-            weight = all(weight for _, weight in keys)
-            self.kinds[template, keys] = (kernels[-1].result, weight) if kernels and fits else None
+            kernels = accepted(self.terms.chosen.templates[template], keys)
+            self.kinds[template, keys] = (kernels[-1].result, all(w for _, w in keys)) if kernels else None
         return self.kinds[template, keys]
 
     def _application(

@@ -185,11 +185,11 @@ class Table:
         for t, template in enumerate(self.chosen.templates):
             if template.arity == 1:
                 for key, of in groups.items():
-                    if cost - 1 in of and self._accepts(template, (key,)):
+                    if cost - 1 in of and accepted(template, (key,)):
                         yield t, (key,), [_Pairs(of[cost - 1])]
                 continue
             for keys in itertools.product(groups, repeat=2):
-                if not self._accepts(template, keys) or (template.operator.commutative and self._mirrored(keys)):
+                if not accepted(template, keys) or (template.operator.commutative and self._mirrored(keys)):
                     continue
                 left, right = groups[keys[0]], groups[keys[1]]
                 ordered = template.operator.commutative and keys[0] == keys[1]
@@ -203,12 +203,6 @@ class Table:
         """Whether the same pairs come from the kinds the other way round."""
         (one, weight), (other, other_weight) = keys
         return one == other and weight and not other_weight
-
-    def _accepts(self, template: Template, keys: Sequence[Key]) -> bool:
-        wanted = template.weights or (None,) * template.arity
-        if any(w is not None and w != weight for w, (_, weight) in zip(wanted, keys, strict=True)):
-            return False
-        return applied(template, tuple(k for k, _ in keys)) is not None
 
     def _sharing(self, cost: int) -> dict[tuple[Key, Key], Array]:
         """Pairs of values that share operators and have ``cost`` - 1 together, by their kinds."""
@@ -269,6 +263,13 @@ def applied(template: Template, types: tuple[TensorType, ...]) -> tuple[Kernel, 
     if key not in _APPLIED:
         _APPLIED[key] = _kernels(template, types)
     return _APPLIED[key]
+
+
+def accepted(template: Template, keys: Sequence[Key]) -> tuple[Kernel, ...] | None:
+    """The kernels for operands of these kinds; None also where the template wants a weight, or none, elsewhere."""
+    wanted = template.weights or (None,) * template.arity
+    fits = all(w in (None, weight) for w, (_, weight) in zip(wanted, keys, strict=True))
+    return applied(template, tuple(type_ for type_, _ in keys)) if fits else None
 
 
 def _kernels(template: Template, types: tuple[TensorType, ...]) -> tuple[Kernel, ...] | None:
