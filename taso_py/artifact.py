@@ -89,16 +89,31 @@ class RewrittenModel:
         """Write the proto and, if weights stay outside, ``<target.name>.data``."""
         import onnx_ir
 
-        data = f"{target.name}.data" if self.external or self._weight_bytes() > INLINE_LIMIT_BYTES else None
-        onnx_ir.save(self.model, folder / target.name, format="protobuf", external_data=data)
+        from taso_py.onnx_io.save import save
+
+        data = (
+            f"{target.name}.data"
+            if self.external or sum(t.nbytes for t in self._weights()) > INLINE_LIMIT_BYTES
+            else None
+        )
+        if data is None:
+            save(self.model, folder / target.name)
+        else:
+            onnx_ir.save(self.model, folder / target.name, format="protobuf", external_data=data)
         if self.source is not None and not _same_folder(self.source, target):
             # Tensors inside node attributes are not moved into OUT.data: their files must come along.
             others = external_locations(folder / target.name) - {data}
             _copy_external((name for name in others if name), self.source.parent, folder)
 
-    def _weight_bytes(self) -> int:
+    def inline_bytes(self) -> int:
+        """Bytes of the weights that lie in no file yet, or in the model's own."""
+        import onnx_ir
+
+        return sum(tensor.nbytes for tensor in self._weights() if not isinstance(tensor, onnx_ir.ExternalTensor))
+
+    def _weights(self) -> Iterator[onnx_ir.TensorProtocol]:
         values = (value.const_value for graph in self.model.graphs() for value in graph.initializers.values())
-        return sum(value.nbytes for value in values if value is not None)
+        return (value for value in values if value is not None)
 
 
 def external_locations(path: Path) -> frozenset[str]:

@@ -16,7 +16,7 @@ from taso_py.artifact import RewrittenModel
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
-from taso_py.errors import MismatchError, SuperoptError
+from taso_py.errors import MismatchError, OutputError, SuperoptError
 from taso_py.graph.model import Model
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, serialize
@@ -24,10 +24,9 @@ from taso_py.onnx_io.load import Loaded
 from taso_py.result import Rejection, RuleReport
 from taso_py.rules.rule import RuleSet
 from taso_py.search.strategy import Found, State, Step
-from taso_py.setting import weight_bytes
 
-_INLINE_BYTES = 2**30
-"""Candidates with more weights than this are handed to ONNX Runtime as files."""
+_INLINE_BYTES = 2**26
+"""Candidates with more weights than this are handed to ONNX Runtime as files: six of them may wait for the race."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,14 @@ class Workshop:
             raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
         made = artifact(self.loaded, exported)
         base = self.loaded.path.parent if self.loaded.path is not None else None
-        if weight_bytes(self.loaded.proto) < _INLINE_BYTES:
+        if made.inline_bytes() < _INLINE_BYTES:
             return made, ModelRef("candidate", serialize(exported), base)
-        place = Path(tempfile.mkdtemp(dir=self.folder))
-        made.write(place, place / "candidate.onnx")
+        try:
+            place = Path(tempfile.mkdtemp(dir=self.folder))
+            made.write(place, place / "candidate.onnx")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise OutputError(f"cannot write to {self.folder}: {reason}; name another folder in TMPDIR") from error
         return made, ModelRef("candidate", place / "candidate.onnx")
 
     def _reject(self, state: State, report: CheckReport, deadline: float) -> None:

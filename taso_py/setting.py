@@ -49,7 +49,7 @@ def prepare(source: Path | onnx.ModelProto, options: Options) -> Setting:
     """Reads the model and resolves sizes; `ModelError` or `UsageError` when that cannot be done."""
     loaded = load(source, freeze_initializers=options.freeze_initializers)
     reference = ModelRef.of(source if isinstance(source, Path) else source.SerializeToString())
-    facts = read_facts(reference)
+    facts = read_facts(loaded.proto)
     overrides = {name: _array(name, path) for name, path in options.inputs.items()}
     given = override_shapes(overrides)
     workloads = options.workloads or (options.shapes,)

@@ -107,6 +107,43 @@ def test_external_data_is_written_to_one_file(tmp_path: Path) -> None:
     assert numpy_helper.to_array(again.graph.initializer[0])[63, 63] == 4095
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_saved_file_is_the_serialised_model(name: str, tmp_path: Path) -> None:
+    loaded = load(MODELS[name]())
+    exported = export(loaded, loaded.model)
+    artifact(loaded, exported).write(tmp_path, tmp_path / "o.onnx")
+    assert onnx.load(tmp_path / "o.onnx") == onnx.ModelProto.FromString(serialize(exported))
+
+
+_LARGE = """
+import re, sys
+from pathlib import Path
+import numpy as np
+import onnx_ir as ir
+from taso_py.artifact import RewrittenModel
+
+def peak_mb():  # not ru_maxrss: a process inherits that from the one that started it
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+def weight(k):
+    tensor = ir.tensor(np.full((1024, 8192), k, np.float32), name=f"w{k}")
+    return ir.Value(name=tensor.name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+
+graph = ir.Graph([], [], nodes=[], initializers=[weight(k) for k in range(8)], opset_imports={"": 21}, name="g")
+before = peak_mb()
+RewrittenModel(ir.Model(graph, ir_version=10)).write(Path(sys.argv[1]), Path(sys.argv[1], "o.onnx"))
+assert Path(sys.argv[1], "o.onnx").stat().st_size > 2**28
+print(peak_mb() - before)
+"""
+
+
+def test_writing_256_megabytes_holds_no_second_copy(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LARGE, str(tmp_path)], capture_output=True, text=True, env=cli_environment(), check=True
+    )
+    assert float(done.stdout) < 128
+
+
 _HUGE = """
 import re, sys
 from pathlib import Path

@@ -1,0 +1,65 @@
+"""A model into one file, without a second copy of its weights in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+_LENGTH_DELIMITED = 2
+"""Wire type of embedded messages (https://protobuf.dev/programming-guides/encoding)."""
+
+
+def save(model: ir.Model, path: Path) -> None:
+    """What `onnx_ir.save` writes, except that the graph's initializers are its last field, and go out one by one.
+
+    Serialising the whole at once would take twice the size of the weights, and ORT's users have models of 2 GB.
+    """
+    weights = [v for v in model.graph.initializers.values() if v.const_value is not None]
+    with _without(weights):
+        bare = ir.to_proto(model)
+    graph = bare.graph.SerializeToString(deterministic=True)
+    bare.ClearField("graph")
+    sizes = [_proto(w).ByteSize() for w in weights]
+    keys = [_key(onnx.GraphProto.INITIALIZER_FIELD_NUMBER, size) for size in sizes]
+    total = len(graph) + sum(map(len, keys)) + sum(sizes)
+    with path.open("wb") as file:
+        file.write(bare.SerializeToString(deterministic=True))
+        file.write(_key(onnx.ModelProto.GRAPH_FIELD_NUMBER, total))
+        file.write(graph)
+        for key, weight in zip(keys, weights, strict=True):
+            file.write(key)
+            file.write(_proto(weight).SerializeToString(deterministic=True))
+
+
+@contextmanager
+def _without(weights: Sequence[ir.Value]) -> Iterator[None]:
+    tensors = [w.const_value for w in weights]
+    try:
+        for weight in weights:
+            weight.const_value = None
+        yield
+    finally:
+        for weight, tensor in zip(weights, tensors, strict=True):
+            weight.const_value = tensor
+
+
+def _proto(weight: ir.Value) -> onnx.TensorProto:
+    assert weight.const_value is not None
+    weight.const_value.name = weight.name
+    return ir.to_proto(weight.const_value)
+
+
+def _key(field: int, length: int) -> bytes:
+    return _varint(field << 3 | _LENGTH_DELIMITED) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*digits, number))
