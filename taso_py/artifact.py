@@ -89,7 +89,7 @@ class RewrittenModel:
         """Write the proto and, if weights stay outside, ``<target.name>.data``."""
         import onnx_ir
 
-        from taso_py.onnx_io.save import save
+        from taso_py.save import save
 
         data = (
             f"{target.name}.data"
