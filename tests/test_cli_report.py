@@ -254,7 +254,7 @@ def test_plain_progress_shows_the_figures() -> None:
     progress.phase("search", 3)
     progress.update(done=1, candidates=5, best=1.5, remaining_s=9.4)
     assert stream.getvalue().splitlines()[-1] == (
-        "superopt: search · 1/3 · 5 candidates · best 1.50 times faster · 9 s left"
+        "superopt: search · 1/3 · 5 candidates · predicted 1.50 times faster · 9 s left"
     )
 
 
@@ -266,5 +266,5 @@ def test_live_progress_shows_phase_and_figures() -> None:
         progress.update(done=4, best=1.25)
         progress.log("warning", "[red]careful[/red]")
     shown = stream.getvalue()
-    assert "race · 4/12 · best 1.25 times faster" in shown
+    assert "race · 4/12 · predicted 1.25 times faster" in shown
     assert "[red]careful[/red]" in shown

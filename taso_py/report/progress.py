@@ -149,7 +149,7 @@ class _State:
         if self.candidates is not None:
             parts.append(f"{self.candidates} candidates")
         if self.best is not None:
-            parts.append(f"best {self.best:.2f} times faster")
+            parts.append(f"predicted {self.best:.2f} times faster")
         if self.deadline is not None:
             parts.append(f"{max(0.0, self.deadline - time.monotonic()):.0f} s left")
         return " · ".join(parts)
