@@ -74,6 +74,8 @@ class RewrittenModel:
     model: onnx_ir.Model
     source: Path | None = None
     external: bool = False
+    locations: frozenset[str] = frozenset()
+    """The external data files of the original."""
 
     def proto(self) -> onnx.ModelProto:
         """The model as one proto, all weights inside."""
@@ -91,16 +93,13 @@ class RewrittenModel:
 
         from taso_py.save import save
 
-        data = (
-            f"{target.name}.data"
-            if self.external or sum(t.nbytes for t in self._weights()) > INLINE_LIMIT_BYTES
-            else None
-        )
+        large = sum(tensor.nbytes for tensor in self._weights()) > INLINE_LIMIT_BYTES
+        data = f"{target.name}.data" if self.external or large else None
         if data is None:
             save(self.model, folder / target.name)
         else:
             onnx_ir.save(self.model, folder / target.name, format="protobuf", external_data=data)
-        if self.source is not None and not _same_folder(self.source, target):
+        if self.locations and self.source is not None and not _same_folder(self.source, target):
             # Tensors inside node attributes are not moved into OUT.data: their files must come along.
             others = external_locations(folder / target.name) - {data}
             _copy_external((name for name in others if name), self.source.parent, folder)
@@ -116,14 +115,14 @@ class RewrittenModel:
         return (value for value in values if value is not None)
 
 
-def external_locations(path: Path) -> frozenset[str]:
+def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
     """The external data files of a model, as they are written in it: relative to the model's folder."""
     import onnx
 
-    model = onnx.load(path, load_external_data=False)
+    proto = onnx.load(model, load_external_data=False) if isinstance(model, Path) else model
     return frozenset(
         entry.value
-        for tensor in _tensors(model)
+        for tensor in _tensors(proto)
         if tensor.data_location == onnx.TensorProto.EXTERNAL
         for entry in tensor.external_data
         if entry.key == "location"

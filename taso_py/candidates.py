@@ -31,10 +31,9 @@ _INLINE_BYTES = 2**26
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rewritten model that passed its check."""
+    """A rewritten model that passed its check; its computed weights are not held, only how to open it."""
 
     state: State
-    artifact: RewrittenModel
     reference: ModelRef
     report: CheckReport
 
@@ -60,30 +59,33 @@ class Workshop:
         """
         if any(step.rule in self.barred for step in state.trace):
             return None
-        made = self.build(state.model)
-        report = self.checker.check(made[1], deadline=deadline)
+        reference = self.reference(self.build(state.model))
+        report = self.checker.check(reference, deadline=deadline)
         if report.passed:
-            return Candidate(state, *made, report)
+            return Candidate(state, reference, report)
         self._reject(state, report, deadline)
         return None
 
-    def build(self, model: Model) -> tuple[RewrittenModel, ModelRef]:
-        """The exported model of a table, and how ONNX Runtime opens it; the border's contract is verified."""
+    def build(self, model: Model) -> RewrittenModel:
+        """The exported model of a table, the same every time; the border's contract is verified."""
         exported = export(self.loaded, model, provenance=self.provenance)
         broken = check_contract(self.loaded.proto, exported, allow_contrib=self.allow_contrib)
         if broken:
             raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
-        made = artifact(self.loaded, exported)
-        base = self.loaded.path.parent if self.loaded.path is not None else None
+        return artifact(self.loaded, exported)
+
+    def reference(self, made: RewrittenModel) -> ModelRef:
+        """How ONNX Runtime opens an exported model."""
         if made.inline_bytes() < _INLINE_BYTES:
-            return made, ModelRef("candidate", serialize(exported), base)
+            base = self.loaded.path.parent if self.loaded.path is not None else None
+            return ModelRef("candidate", serialize(made.model), base)
         try:
             place = Path(tempfile.mkdtemp(dir=self.folder))
             made.write(place, place / "candidate.onnx")
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(f"cannot write to {self.folder}: {reason}; name another folder in TMPDIR") from error
-        return made, ModelRef("candidate", place / "candidate.onnx")
+        return ModelRef("candidate", place / "candidate.onnx")
 
     def _reject(self, state: State, report: CheckReport, deadline: float) -> None:
         step = self._guilty(state.trace, deadline)
@@ -106,7 +108,7 @@ class Workshop:
         low, high = 0, len(trace) - 1
         while low < high:
             middle = (low + high) // 2
-            _, reference = self.build(trace[middle].model)
+            reference = self.reference(self.build(trace[middle].model))
             report = self.checker.check(reference, deadline=deadline, deployed=False, first_failure=True)
             low, high = (middle + 1, high) if report.passed else (low, middle)
         return trace[low]
@@ -118,8 +120,7 @@ class Workshop:
         """The model after the guilty step, inputs that show it, and what was done; in a folder that stays."""
         try:
             place = Path(tempfile.mkdtemp(prefix="superopt-rejected-"))
-            made, _ = self.build(step.model)
-            made.write(place, place / "rewritten.onnx")
+            self.build(step.model).write(place, place / "rewritten.onnx")
             feeds = report.failing_feeds or {}
             arrays: dict[str, Any] = {k: v for k, v in feeds.items() if isinstance(v, np.ndarray)}
             np.savez(place / "inputs.npz", allow_pickle=True, **arrays)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from taso_py.artifact import Artifact, CopiedFile, GivenProto, external_locations
+import onnx_ir
+
+from taso_py.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
 from taso_py.backend.runtime import cpu_name
 from taso_py.backend.timing import Confirmation
 from taso_py.candidates import Candidate, rule_reports
 from taso_py.certificate.record import Trail
 from taso_py.job import Job
+from taso_py.onnx_io.load import Loaded
 from taso_py.result import Result
 from taso_py.search.canonical import Canonical
-from taso_py.search.strategy import Found
+from taso_py.search.strategy import Found, State
 
 
 def _frame(job: Job, artifact: Artifact, stop_reason: str) -> Result:
@@ -39,7 +42,7 @@ def _frame(job: Job, artifact: Artifact, stop_reason: str) -> Result:
         seed=job.options.seed,
         artifact=artifact,
         evidence=_evidence(job),
-        sources=_sources(loaded.path),
+        sources=_sources(loaded),
     )
 
 
@@ -51,22 +54,24 @@ def unchanged(job: Job, stop_reason: str, note: str | None = None) -> Result:
     return replace(result, improved=improved, notes=(note,) if note else ())
 
 
-def rewritten(job: Job, winner: Candidate, found: Found, confirmed: Confirmation | None) -> Result:
-    """The winner, with what the check found and the confirmation measured (None: nothing was timed)."""
+def rewritten(
+    job: Job, winner: Candidate, made: RewrittenModel, found: Found, confirmed: Confirmation | None
+) -> Result:
+    """The winner as it was made, with what the check found and the confirmation measured (None: nothing was timed)."""
     report, state = winner.report, winner.state
     start = state.trace[0].before
     result = replace(
-        _frame(job, winner.artifact, found.reason.value),
+        _frame(job, made, found.reason.value),
         improved=None if confirmed is None else True,
         predicted_speedup=start / state.cost if state.cost > 0 else None,
         max_abs_error=report.max_abs_error,
         max_rel_error=report.max_rel_error,
         tolerance=report.tolerance,
-        nodes_after=len(winner.artifact.model.graph),
+        nodes_after=len(made.model.graph),
         flops_after=int(job.roofline.flops(state.model)),
         rules=rule_reports(state, job.library.all(), start),
         notes=report.warnings,
-        evidence=_evidence(job, winner),
+        evidence=_evidence(job, winner.state, made.model),
     )
     if confirmed is None:
         return result
@@ -80,18 +85,18 @@ def rewritten(job: Job, winner: Candidate, found: Found, confirmed: Confirmation
     )
 
 
-def _evidence(job: Job, winner: Candidate | None = None) -> Trail:
-    """The way to the winner; without one, the original and no way at all."""
+def _evidence(job: Job, state: State | None = None, made: onnx_ir.Model | None = None) -> Trail:
+    """The way to the winning state; without one, the original and no way at all."""
     canonical = Canonical.of(job.library.canonical, job.library.cleanup)
     frozen = job.options.freeze_initializers
-    if winner is None:
+    if state is None:
         return Trail(job.source, job.setting.loaded, canonical, freeze_initializers=frozen)
-    applied = tuple(matches for step in winner.state.trace for matches in step.applied)
-    made = winner.artifact.model
-    return Trail(job.source, job.setting.loaded, canonical, applied, winner.state.model, made, frozen)
+    applied = tuple(matches for step in state.trace for matches in step.applied)
+    return Trail(job.source, job.setting.loaded, canonical, applied, state.model, made, frozen)
 
 
-def _sources(path: Path | None) -> tuple[Path, ...]:
+def _sources(loaded: Loaded) -> tuple[Path, ...]:
+    path = loaded.path
     if path is None:
         return ()
-    return (path, *(path.parent / location for location in sorted(external_locations(path))))
+    return (path, *(path.parent / location for location in sorted(external_locations(loaded.proto))))

@@ -193,7 +193,8 @@ def _decide(job: Job, workshop: Workshop, found: Found, checked: Sequence[Candid
     if not checked:
         return replace(unchanged(job, found.reason.value), rejected=rejected)
     if not job.options.race:
-        return replace(rewritten(job, checked[0], found, None), rejected=rejected)
+        made = workshop.build(checked[0].state.model)
+        return replace(rewritten(job, checked[0], made, found, None), rejected=rejected)
     job.progress.phase("race")
     models = [job.setting.reference, *(c.reference for c in checked)]
     now = time.monotonic()
@@ -219,4 +220,5 @@ def _decide(job: Job, workshop: Workshop, found: Found, checked: Sequence[Candid
     )
     if confirmation is None or not confirmation.improves(job.options.min_gain):
         return replace(unchanged(job, found.reason.value), rejected=rejected)
-    return replace(rewritten(job, winner, found, confirmation), rejected=rejected)
+    made = workshop.build(winner.state.model)
+    return replace(rewritten(job, winner, made, found, confirmation), rejected=rejected)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from taso_py.artifact import RewrittenModel
+from taso_py.artifact import RewrittenModel, external_locations
 from taso_py.graph.model import Model, Node
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded
@@ -37,7 +37,7 @@ def export(loaded: Loaded, model: Model, *, provenance: Mapping[str, str] | None
 
 def artifact(loaded: Loaded, exported: ir.Model) -> RewrittenModel:
     """The exported model as something that can be written, its weights outside if the original's were."""
-    return RewrittenModel(exported, loaded.path, loaded.external)
+    return RewrittenModel(exported, loaded.path, loaded.external, external_locations(loaded.proto))
 
 
 def serialize(exported: ir.Model) -> bytes:
