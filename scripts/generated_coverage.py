@@ -21,7 +21,8 @@ import numpy as np
 from taso_py.generate.derive import Rewriting, Rules, met
 from taso_py.generate.field import fingerprints
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
-from taso_py.generate.table import Key, accepted
+from taso_py.generate.table import Key, Value, accepted
+from taso_py.generate.templates import Source
 from taso_py.generate.work import Space, grown, last_parts
 from taso_py.graph.model import Node, Values
 from taso_py.graph.types import TensorType
@@ -44,7 +45,9 @@ class Graphs:
 
     def draw(self) -> Tree:
         """One graph, all equally likely: a step with few options is taken back more often."""
-        sources = [(self.terms.tree(k), v.weight) for k, v in enumerate(self.terms.table.values) if v.template < 0]
+        values = self.terms.table.values
+        chosen = [k for k, v in enumerate(values) if v.template < 0 and self._source(v).kind != "parameter"]
+        sources = [(self.terms.tree(k), values[k].weight) for k in chosen]
         while True:
             values, used, count = list(sources), set[Tree](), self.random.randint(1, self.most)
             for step in range(count):
@@ -85,7 +88,7 @@ class Graphs:
     def result(self, template: int, keys: tuple[Key, ...]) -> Key | None:
         """The kind of a template's result; None where it does not apply."""
         if (template, keys) not in self.kinds:
-            kernels = accepted(self.terms.chosen.templates[template], keys)
+            kernels = accepted(self.terms.chosen, self.terms.chosen.templates[template], keys)
             self.kinds[template, keys] = (kernels[-1].result, all(w for _, w in keys)) if kernels else None
         return self.kinds[template, keys]
 
@@ -96,7 +99,11 @@ class Graphs:
         of = {key: [tree for tree, weight in values if (self.terms.type(tree), weight) == key] for key in keys}
         result = self.result(template, keys)
         assert result is not None
-        return (template, *(self.random.choice(of[key]) for key in keys)), result[1]
+        given = [self.terms.tree(k) for k in self.terms.chosen.given(self.terms.chosen.templates[template])]
+        return (template, *(self.random.choice(of[key]) for key in keys), *given), result[1]
+
+    def _source(self, value: Value) -> Source:
+        return self.terms.chosen.sources[value.arguments[0]]
 
 
 @dataclass(slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,6 +65,7 @@ class Workshop:
         report = self.checker.check(reference, deadline=deadline)
         if report.passed:
             return Candidate(state, reference, report)
+        _discard(reference)
         self._reject(state, report, deadline)
         return None
 
@@ -73,6 +76,15 @@ class Workshop:
         if broken:
             raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
         return artifact(self.loaded, exported)
+
+    def rebuilt(self, candidate: Candidate) -> RewrittenModel:
+        """A candidate's model once more: the very one that was checked and raced, which is made sure of."""
+        made = self.build(candidate.state.model)
+        again = self.reference(made)
+        if not _same(candidate.reference.model, again.model):
+            raise SuperoptError("the winner cannot be made again as it was checked; please report this")
+        _discard(again)
+        return made
 
     def reference(self, made: RewrittenModel) -> ModelRef:
         """How ONNX Runtime opens an exported model."""
@@ -110,6 +122,7 @@ class Workshop:
             middle = (low + high) // 2
             reference = self.reference(self.build(trace[middle].model))
             report = self.checker.check(reference, deadline=deadline, deployed=False, first_failure=True)
+            _discard(reference)
             low, high = (middle + 1, high) if report.passed else (low, middle)
         return trace[low]
 
@@ -130,6 +143,18 @@ class Workshop:
         except OSError:
             return None
         return place
+
+
+def _same(one: Path | bytes, other: Path | bytes) -> bool:
+    if isinstance(one, Path) and isinstance(other, Path):
+        pairs = [(path, other.parent / path.name) for path in one.parent.iterdir()]
+        return all(filecmp.cmp(a, b, shallow=False) for a, b in pairs)
+    return one == other
+
+
+def _discard(reference: ModelRef) -> None:
+    if isinstance(reference.model, Path):
+        shutil.rmtree(reference.model.parent, ignore_errors=True)
 
 
 def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:

@@ -23,9 +23,10 @@ Work: TypeAlias = Callable[[Task], Iterator[Answer]]
 Begin: TypeAlias = Callable[[Any], Work]
 """A function of a module, called once in every process with the crew's settings, before its first task."""
 
-_START_S = 120.0
+START_S = 120.0
 """The longest that a process may take to begin with a task: it imports, and makes ready."""
-_DIED = "the process died"
+DIED = "the process died"
+"""Why a task is lost that may be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Crew:
                     tries[number] += 1
                     member.give(number, tasks[number])
             for number, answer in filter(None, [member.answer() for member in self._ready()]):
-                if isinstance(answer, Lost) and answer.why == _DIED and tries[number] < self.attempts:
+                if isinstance(answer, Lost) and answer.why == DIED and tries[number] < self.attempts:
                     waiting.appendleft(number)
                 else:
                     yield number, answer
@@ -106,7 +107,7 @@ class _Member:
     @property
     def deadline(self) -> float:
         """When the task has taken too long."""
-        return self.since + (self.limit_s if self.begun else _START_S)
+        return self.since + (self.limit_s if self.begun else START_S)
 
     def give(self, number: int, task: Task) -> None:
         """Starts work on a task."""
@@ -123,7 +124,7 @@ class _Member:
                 return self._lost(f"no answer within {self.limit_s:.0f} s")
             kind, said = self.connection.recv()
         except (EOFError, OSError):
-            return self._lost(_DIED)
+            return self._lost(DIED)
         if kind == _BEGUN:
             self.since, self.begun = time.monotonic(), True
         elif kind == _BETTER:

@@ -18,6 +18,7 @@ from taso_py.backend.timing import confirm
 from taso_py.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.check.check import Checker
 from taso_py.check.oracle import Limits as CheckLimits
+from taso_py.errors import OutputError
 from taso_py.explore import explore, log_trace
 from taso_py.inspection import inspect
 from taso_py.job import CHECK_SHARE, SEARCH_SHARE, Clock, Job
@@ -169,7 +170,12 @@ def _check(job: Job, workshop: Workshop, found: Found) -> list[Candidate]:
     for number, state in enumerate(states):
         if checked and job.options.race and time.monotonic() > deadline:
             break
-        candidate = workshop.candidate(state, deadline)
+        try:
+            candidate = workshop.candidate(state, deadline)
+        except OutputError:
+            if checked:  # the disk is full, but there is something to race
+                break
+            raise
         if candidate is not None:
             checked.append(candidate)
         job.progress.update(done=number + 1)
@@ -193,7 +199,7 @@ def _decide(job: Job, workshop: Workshop, found: Found, checked: Sequence[Candid
     if not checked:
         return replace(unchanged(job, found.reason.value), rejected=rejected)
     if not job.options.race:
-        made = workshop.build(checked[0].state.model)
+        made = workshop.rebuilt(checked[0])
         return replace(rewritten(job, checked[0], made, found, None), rejected=rejected)
     job.progress.phase("race")
     models = [job.setting.reference, *(c.reference for c in checked)]
@@ -220,5 +226,5 @@ def _decide(job: Job, workshop: Workshop, found: Found, checked: Sequence[Candid
     )
     if confirmation is None or not confirmation.improves(job.options.min_gain):
         return replace(unchanged(job, found.reason.value), rejected=rejected)
-    made = workshop.build(winner.state.model)
+    made = workshop.rebuilt(winner)
     return replace(rewritten(job, winner, made, found, confirmation), rejected=rejected)

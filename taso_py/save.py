@@ -19,8 +19,9 @@ def save(model: ir.Model, path: Path) -> None:
     Serialising the whole at once would take twice the size of the weights, and ORT's users have models of 2 GB.
     """
     weights = [v for v in model.graph.initializers.values() if v.const_value is not None]
-    with _without(weights):
+    with _emptied(weights):
         bare = ir.to_proto(model)
+    bare.graph.ClearField("initializer")
     graph = bare.graph.SerializeToString(deterministic=True)
     bare.ClearField("graph")
     sizes = [_proto(w).ByteSize() for w in weights]
@@ -36,11 +37,11 @@ def save(model: ir.Model, path: Path) -> None:
 
 
 @contextmanager
-def _without(weights: Sequence[ir.Value]) -> Iterator[None]:
-    tensors = [w.const_value for w in weights]
+def _emptied(weights: Sequence[ir.Value]) -> Iterator[None]:
+    tensors, nothing = [w.const_value for w in weights], ir.tensor([0.0])
     try:
         for weight in weights:
-            weight.const_value = None
+            weight.const_value = nothing
         yield
     finally:
         for weight, tensor in zip(weights, tensors, strict=True):

@@ -27,6 +27,9 @@ FILE = click.Path(path_type=Path)
               help="Only these templates or ONNX operators, separated by commas (repeatable).")  # fmt: skip
 @option("--max-operators", type=click.IntRange(1, 6), default=3, show_default=True, help="Operators on one side.")
 @option("--workers", type=click.IntRange(min=1), help="Processes; default: the CPUs this process may use.")
+@option("--executor", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
+              help="Processes here, or one worker for each CPU of a Ray cluster that runs already.")  # fmt: skip
+@option("--address", default="auto", show_default=True, help="Of the Ray cluster; auto: the one of this machine.")
 @option("--limit", type=click.FloatRange(min=1), default=5.0, show_default=True, metavar="SECONDS",
               help="For testing and proving one law.")  # fmt: skip
 @option("--memory-limit", type=click.FloatRange(min=0.1), metavar="GB", help="Refuse a run that needs more.")
@@ -42,6 +45,8 @@ def generate(
     ops: tuple[str, ...],
     max_operators: int,
     workers: int | None,
+    executor: str,
+    address: str,
     limit: float,
     memory_limit: float | None,
     checkpoint: Path | None,
@@ -74,6 +79,7 @@ def generate(
     kept.begin(asdict(settings), resume=resume)
     with progress_on_stderr(verbosity) as progress:
         job = Job(settings, workers or available_threads(), kept, progress, force, memory_limit)
+        job.ray = address if executor == "ray" else None
         rules = job.run()
     write_text(output, text_of(settings, job.figures, rules), force=force or resume)
     seconds = time.perf_counter() - start

@@ -115,11 +115,11 @@ def _goals(path: Path) -> list[Rule]:
 
 def _unused_laws() -> list[Rule]:
     """The laws of the files that are never used: they are shown, with what refutes them, but not listed."""
-    from taso_py.rules.library import NEVER, load_file
+    from taso_py.rules.library import GENERATED, NEVER, load_file
     from taso_py.rules.location import rules_directory
     from taso_py.rules.lock import load_lock
 
-    paths = sorted(p for p in rules_directory().glob("*.rules") if p.name in NEVER)
+    paths = sorted(p for p in rules_directory().glob("*.rules") if p.name in NEVER | {GENERATED})
     return [rule for path in paths for rule in load_lock().stamped(load_file(path))]
 
 

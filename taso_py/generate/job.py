@@ -16,10 +16,11 @@ import numpy as np
 from taso_py.crew import Crew, Lost
 from taso_py.errors import UsageError
 from taso_py.generate.checkpoint import Checkpoint
+from taso_py.generate.cluster import RayCrew
 from taso_py.generate.derive import Rules
 from taso_py.generate.direction import complexity, named
 from taso_py.generate.merge import merged
-from taso_py.generate.pairs import Law, Terms, last_collisions, size
+from taso_py.generate.pairs import Law, last_collisions, size
 from taso_py.generate.table import Shard, Table
 from taso_py.generate.work import Space, begin, follows, last_parts
 from taso_py.progress import Progress, SilentProgress
@@ -27,6 +28,7 @@ from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
 Item = TypeVar("Item")
+AnyCrew: TypeAlias = Crew | RayCrew
 Forms: TypeAlias = list[list[str]]
 """The forms of a law as text, the most general first, those of which none is more general together."""
 
@@ -35,6 +37,8 @@ LARGE = 50_000_000
 _BYTES, _BYTES_LAST = 4000, 60
 """Memory per application while it is kept as a value, and on the last level: operand numbers, fingerprint, sorting."""
 _BATCH, _LAWS = 96, 250
+_ATTEMPTS = 3
+"""How often a task is tried when its process, or its node, is lost."""
 _SECONDS = 600.0
 """The longest that a task other than a proof may take."""
 
@@ -75,6 +79,8 @@ class Job:
     memory_limit: float | None = None
     """Gigabytes."""
     figures: Figures = field(default_factory=Figures)
+    ray: str | None = None
+    """Address of a Ray cluster to run on, instead of ``workers`` processes."""
     unknown: list[tuple[str, str]] = field(default_factory=list)
     """Laws that are neither proved nor refuted, and why."""
 
@@ -88,8 +94,11 @@ class Job:
         with self._crew(self.settings.limit_s) as crew:
             return self._minimised(self._proved(units, crew), crew)
 
-    def _crew(self, limit_s: float) -> Crew:
-        return Crew(begin, self.settings.space, self.workers, limit_s, attempts=2)
+    def _crew(self, limit_s: float) -> AnyCrew:
+        space = self.settings.space
+        if self.ray is not None:
+            return RayCrew(begin, space, limit_s, _ATTEMPTS, self.ray)
+        return Crew(begin, space, self.workers, limit_s, _ATTEMPTS)
 
     # ---- enumeration -----------------------------------------------------------------------------------------
 
@@ -114,7 +123,7 @@ class Job:
         if self.memory_limit is not None and gigabytes > self.memory_limit:
             raise UsageError(f"{text}, more than --memory-limit {self.memory_limit:g}: choose fewer --ops")
 
-    def _laws(self, table: Table, crew: Crew) -> list[Law]:
+    def _laws(self, table: Table, crew: AnyCrew) -> list[Law]:
         parts = last_parts(table, self.settings.space.most)
         prints = self._prints(parts, crew)
         collisions, fresh = last_collisions(table, parts, prints)
@@ -122,14 +131,14 @@ class Job:
         self.figures.applications = table.applications + sum(map(len, parts))
         self.figures.values = len(table.values) + fresh
         self.figures.pairs = len(collisions)
-        found = list(Terms(table).laws(collisions))
+        found = list(dict.fromkeys(self._steps("laws", "writing laws", collisions, crew, _laws_back)))
         self.figures.laws = len(found)
         general = self._steps("general", "generalising", found, crew, _laws_back)
         distinct = {law for law in general if law is not None}
         laws = sorted(distinct, key=lambda law: (size(law[0]) + size(law[1]), repr(law)))
         return [*laws, *merged(laws, self.settings.space.chosen)]
 
-    def _prints(self, parts: Sequence[Shard], crew: Crew) -> list[Any]:
+    def _prints(self, parts: Sequence[Shard], crew: AnyCrew) -> list[Any]:
         """The fingerprints of the last level, part by part."""
         groups = list(_batches(range(len(parts)), 16))
         known = {k: self.checkpoint.get_array(f"prints-{k:05}") for k in range(len(groups))}
@@ -149,7 +158,7 @@ class Job:
         kind: str,
         phase: str,
         items: Sequence[Any],
-        crew: Crew,
+        crew: AnyCrew,
         back: Callable[[Any], Any] = lambda x: x,
     ) -> list[Any]:
         """The answers for items that are independent of each other, kept in parts."""
@@ -166,7 +175,7 @@ class Job:
 
     # ---- rules -----------------------------------------------------------------------------------------------
 
-    def _forms(self, laws: Sequence[Law], crew: Crew) -> list[Forms]:
+    def _forms(self, laws: Sequence[Law], crew: AnyCrew) -> list[Forms]:
         """The forms of every law, laws of one most general form together, the simplest first."""
         units: dict[str, tuple[Rule, Forms]] = {}
         for forms in self._steps("forms", "typing", laws, crew):
@@ -177,7 +186,7 @@ class Job:
         self.figures.candidates = len(units)
         return [forms for _, forms in sorted(units.values(), key=lambda unit: complexity(unit[0]))]
 
-    def _proved(self, units: Sequence[Forms], crew: Crew) -> list[Rule]:
+    def _proved(self, units: Sequence[Forms], crew: AnyCrew) -> list[Rule]:
         """The rules that are proved and do not follow from those of earlier batches."""
         rules: dict[str, Rule] = {}
         fates: Counter[str] = Counter()
@@ -199,7 +208,7 @@ class Job:
         return list(rules.values())
 
     def _batch(
-        self, units: Sequence[Forms], known: tuple[str, ...], crew: Crew, before: int
+        self, units: Sequence[Forms], known: tuple[str, ...], crew: AnyCrew, before: int
     ) -> list[tuple[str, list[str], str]]:
         tasks = [("settle", (forms, known)) for forms in units]
 
@@ -211,7 +220,7 @@ class Job:
     def _tell(self, done: int) -> None:
         self.progress.update(done=done)
 
-    def _minimised(self, rules: Sequence[Rule], crew: Crew) -> tuple[Rule, ...]:
+    def _minimised(self, rules: Sequence[Rule], crew: AnyCrew) -> tuple[Rule, ...]:
         """The rules without those that follow from the rest; each one left out is derived again from what stays."""
         texts = {r.name: r.text() for r in rules}
         self.progress.phase("minimising", len(rules))
@@ -237,7 +246,7 @@ def _useless(rule: Rule) -> tuple[bool, tuple[int, int, str]]:
     return constant, complexity(rule)
 
 
-def _ordered(crew: Crew, tasks: Sequence[Any], tell: Callable[[int], None]) -> list[Any]:
+def _ordered(crew: AnyCrew, tasks: Sequence[Any], tell: Callable[[int], None]) -> list[Any]:
     """The answers in the order of the tasks; ``tell`` hears how many are done."""
     found: dict[int, Any] = {}
     for number, answer in crew.answers(tasks):

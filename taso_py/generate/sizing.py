@@ -7,7 +7,8 @@ operator's own `infer`.  What is found here need not be true: every law is teste
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -18,8 +19,10 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.convolution import Conv
 from taso_py.ops.layout import Concat
 from taso_py.ops.linear import MatMul
+from taso_py.ops.normalization import BatchNormalization
 from taso_py.ops.operator import Operator
 from taso_py.ops.padding import Pad
+from taso_py.ops.reshape import Reshape
 from taso_py.ops.slicing import Slice
 
 Dims: TypeAlias = tuple[Size, ...]
@@ -262,6 +265,12 @@ def _matmul(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], di
     return operator
 
 
+def _batchnorm(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    for parameter in dims[1:]:
+        sizing.unify(dims[0][1], parameter[0])
+    return operator
+
+
 def _concat(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
     axis = operator.attributes()["axis"]
     for other in dims[1:]:
@@ -316,10 +325,52 @@ def _slice(sizing: Sizing, operator: Operator, types: Sequence[TensorType], dims
     return Slice((axis,), (bounds[0],), (bounds[1],), (1,))
 
 
+def _reshape(sizing: Sizing, operator: Operator, types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:
+    """Axes that stay keep their sizes; what is split becomes a product of sizes, what is joined is one already."""
+    old, new = types[0].dims, operator.infer(*types).dims
+    shape: list[Size] = [1] * len(new)
+    for before, after in _regrouped(old, new):
+        if len(after) == 1:
+            whole: Size = 1
+            for k in before:
+                whole = whole * sizing.resolved(dims[0][k])
+            shape[after[0]] = whole
+        elif len(before) == 1:
+            whole = 1
+            for k in after:
+                shape[k] = sizing.fresh(sizing.concrete(new[k]))
+                whole = whole * shape[k]
+            sizing.unify(dims[0][before[0]], whole)
+        else:
+            raise Unsized(f"axes {before} become {after}")
+    for k, d in enumerate(old):
+        if d == 1:
+            sizing.unify(dims[0][k], 1)
+    return Reshape(tuple(shape))
+
+
+def _regrouped(old: Sequence[Size], new: Sequence[Size]) -> Iterator[tuple[list[int], list[int]]]:
+    """The axes that become axes, as few together as possible; axes of 1 are left out."""
+    waiting = [[k for k, d in enumerate(dims) if d != 1] for dims in (old, new)]
+    while waiting[0] and waiting[1]:
+        before, after = [waiting[0].pop(0)], [waiting[1].pop(0)]
+        while (left := _volume(old, before)) != (right := _volume(new, after)):
+            (before if left < right else after).append(waiting[int(left > right)].pop(0))
+        yield before, after
+
+
+def _volume(dims: Sequence[Size], axes: Sequence[int]) -> int:
+    sizes = [dims[k] for k in axes]
+    assert all(isinstance(d, int) for d in sizes)
+    return math.prod(d for d in sizes if isinstance(d, int))
+
+
 _RULES: Mapping[type[Operator], Callable[[Sizing, Operator, Sequence[TensorType], Sequence[Dims]], Operator]] = {
     MatMul: _matmul,
+    BatchNormalization: _batchnorm,
     Concat: _concat,
     Conv: _conv,
     Slice: _slice,
     Pad: _pad,
+    Reshape: _reshape,
 }

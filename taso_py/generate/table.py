@@ -169,7 +169,10 @@ class Table:
         for template, keys, parts in self._combinations(cost):
             operands = np.concatenate([part() for part in parts])
             if len(operands):
-                yield Shard(template, tuple(type_ for type_, _ in keys), tuple(operands.T))
+                given = self.chosen.given(self.chosen.templates[template])
+                further = [np.full(len(operands), k, dtype=operands.dtype) for k in given]
+                types = (*(type_ for type_, _ in keys), *(self.chosen.sources[k].type for k in given))
+                yield Shard(template, types, (*operands.T, *further))
 
     def estimate(self, cost: int) -> int:
         """The number of applications of `shards`, renamings included."""
@@ -177,27 +180,33 @@ class Table:
 
     def _combinations(self, cost: int) -> Iterator[tuple[int, tuple[Key, ...], list[_Pairs]]]:
         """For each template and kinds of operands: sets of operand tuples."""
-        numbers: dict[Key, dict[int, list[int]]] = {}
-        for number, v in enumerate(self.values):
-            numbers.setdefault((v.type, v.weight), {}).setdefault(v.cost, []).append(number)
-        groups = {k: {c: np.array(n, dtype=np.int32) for c, n in of.items()} for k, of in numbers.items()}
+        groups = self._groups()
         sharing = self._sharing(cost)
         for t, template in enumerate(self.chosen.templates):
             if template.arity == 1:
                 for key, of in groups.items():
-                    if cost - 1 in of and accepted(template, (key,)):
+                    if cost - 1 in of and accepted(self.chosen, template, (key,)):
                         yield t, (key,), [_Pairs(of[cost - 1])]
                 continue
             for keys in itertools.product(groups, repeat=2):
-                if not accepted(template, keys) or (template.operator.commutative and self._mirrored(keys)):
+                commutative = template.operator.commutative
+                if not accepted(self.chosen, template, keys) or (commutative and self._mirrored(keys)):
                     continue
                 left, right = groups[keys[0]], groups[keys[1]]
-                ordered = template.operator.commutative and keys[0] == keys[1]
+                ordered = commutative and keys[0] == keys[1]
                 found = [_Pairs(left[i], right[cost - 1 - i], ordered) for i in left if cost - 1 - i in right]
                 if keys in sharing:
                     found.append(_Pairs(sharing[keys], None, ordered))
                 if found:
                     yield t, keys, found
+
+    def _groups(self) -> dict[Key, dict[int, Array]]:
+        """The values that any template may read, by kind and cost."""
+        numbers: dict[Key, dict[int, list[int]]] = {}
+        for number, v in enumerate(self.values):
+            if v.template >= 0 or self.chosen.sources[v.arguments[0]].kind != "parameter":
+                numbers.setdefault((v.type, v.weight), {}).setdefault(v.cost, []).append(number)
+        return {k: {c: np.array(n, dtype=np.int32) for c, n in of.items()} for k, of in numbers.items()}
 
     def _mirrored(self, keys: Sequence[Key]) -> bool:
         """Whether the same pairs come from the kinds the other way round."""
@@ -265,11 +274,12 @@ def applied(template: Template, types: tuple[TensorType, ...]) -> tuple[Kernel, 
     return _APPLIED[key]
 
 
-def accepted(template: Template, keys: Sequence[Key]) -> tuple[Kernel, ...] | None:
+def accepted(chosen: TemplateSet, template: Template, keys: Sequence[Key]) -> tuple[Kernel, ...] | None:
     """The kernels for operands of these kinds; None also where the template wants a weight, or none, elsewhere."""
     wanted = template.weights or (None,) * template.arity
     fits = all(w in (None, weight) for w, (_, weight) in zip(wanted, keys, strict=True))
-    return applied(template, tuple(type_ for type_, _ in keys)) if fits else None
+    given = [chosen.sources[k].type for k in chosen.given(template)]
+    return applied(template, (*(type_ for type_, _ in keys), *given)) if fits else None
 
 
 def _kernels(template: Template, types: tuple[TensorType, ...]) -> tuple[Kernel, ...] | None:

@@ -17,7 +17,8 @@ from taso_py.ops.operator import Operator
 from taso_py.rules.term import Application, AttributeExpression, Listing, Quantity, Term
 
 Shape: TypeAlias = tuple[int, ...]
-Kind: TypeAlias = Literal["activation", "weight", "scalar", "constant"]
+Kind: TypeAlias = Literal["activation", "weight", "scalar", "constant", "parameter"]
+"""A parameter is an operand only of the templates that name it."""
 Dims: TypeAlias = Sequence[AttributeExpression]
 Attributes: TypeAlias = dict[str, Any]
 
@@ -58,6 +59,8 @@ class Template:
     weights: tuple[bool | None, ...] = ()
     """Of each operand whether it must be computed from weights alone (True), must not be (False), or may (None)."""
     relu: bool = False
+    given: tuple[str, ...] = ()
+    """Sources that are its further operands, always."""
     whole: str = ""
     """Templates of the same ``whole`` cut disjoint parts out of one value."""
 
@@ -74,6 +77,11 @@ class TemplateSet:
     name: str
     sources: tuple[Source, ...]
     templates: tuple[Template, ...]
+
+    def given(self, template: Template) -> list[int]:
+        """Which sources are a template's further operands."""
+        number = {source.name: k for k, source in enumerate(self.sources)}
+        return [number[name] for name in template.given]
 
     def only(self, names: Iterable[str]) -> TemplateSet:
         """The set with the templates of these names or operators.
@@ -207,6 +215,28 @@ def _ranked(rank: int, **attributes: Any) -> Callable[..., Attributes | None]:
     return lambda x: attributes if len(x) == rank else None
 
 
+def _per_output(k: Shape, c: Shape) -> Attributes | None:
+    return {} if len(k) == len(c) > 1 and k[0] == c[0] and set(c[1:]) == {1} and k != c else None
+
+
+def _column(rank: int) -> Callable[..., Attributes | None]:
+    """One number per channel, as one per output of a kernel of this rank."""
+
+    def attributes(c: Shape) -> Attributes | None:
+        fits = len(c) == rank - 1 and set(c[1:]) <= {1}
+        return {"shape": (c[0], *(1,) * (rank - 1))} if fits else None
+
+    return attributes
+
+
+def _per_row(x: Shape, r: Shape) -> Attributes | None:
+    return {} if len(x) == 2 and x[1] > 1 and r == (x[0], 1) else None
+
+
+def _normalised(x: Shape, *parameters: Shape) -> Attributes | None:
+    return {} if len(x) == 4 and all(p == (x[1],) for p in parameters) else None
+
+
 def _heads(x: Shape) -> Attributes | None:
     return {"shape": (x[0], 2, x[1] // 2)} if len(x) == 2 and x[1] == 4 else None
 
@@ -274,6 +304,10 @@ def _taso() -> TemplateSet:
     return TemplateSet("taso", tuple(sources), tuple(templates))
 
 
+_STATISTICS = ("scale", "shift", "mean", "variance")
+_NEAREST = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
 def _default() -> TemplateSet:
     sources = [
         *_inputs("x", "activation", (2, 4), 2),
@@ -287,7 +321,8 @@ def _default() -> TemplateSet:
         *_inputs("c", "weight", (4, 1, 1), 2),
         *_inputs("b", "weight", (4,), 2),
         *_inputs("s", "scalar", (), 1),
-        _CONSTANTS[2],
+        *(Source(name, name, "parameter", (4,)) for name in _STATISTICS),
+        *_CONSTANTS[1:3],
     ]
     strided = [
         _template(f"conv{h}x{w}s{stride}{padding[0]}", "Conv", 2, _conv((h, w), stride, padding), weights=_CONV_KINDS)
@@ -301,6 +336,7 @@ def _default() -> TemplateSet:
         _template("avgpool2s2", "AveragePool", 1, _pool(2, 2, "valid")),
         _template("avgpool3c", "AveragePool", 1, _pool(3, count_include_pad=1)),
         _template("maxpool3", "MaxPool", 1, _pool(3)),
+        _template("maxpool5", "MaxPool", 1, _pool(5)),
         _template("maxpool2s2", "MaxPool", 1, _pool(2, 2, "valid")),
         _template("globalavgpool", "GlobalAveragePool", 1, _ranked(4)),
     ]
@@ -314,9 +350,15 @@ def _default() -> TemplateSet:
         _template("scale", "Mul", 2, _scaled),
         _template("bias", "Add", 2, _per_channel),
         _template("gain", "Mul", 2, _per_channel),
+        _template("shift", "Add", 2, _per_row),
+        _template("outer", "Mul", 2, _per_output, weights=(True, True)),
+        _template("column4", "Reshape", 1, _column(4), weights=(True,)),
+        _template("column2", "Reshape", 1, _column(2), weights=(True,)),
+        _template("batchnorm", "BatchNormalization", 1, _normalised, weights=(False,), given=_STATISTICS),
         *functions,
         *strided,
         *pools,
+        _template("resize2", "Resize", 1, _ranked(4, scales=(1.0, 1.0, 2.0, 2.0), **_NEAREST), weights=(False,)),
         *_joins(8),
         *_cuts(8),
         _template("transpose", "Transpose", 1, _ranked(2, perm=(1, 0))),

@@ -22,7 +22,7 @@ from taso_py.prove.replay import Replay
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
-Task: TypeAlias = tuple[Literal["prints", "general", "forms", "settle", "derive"], Any]
+Task: TypeAlias = tuple[Literal["prints", "laws", "general", "forms", "settle", "derive"], Any]
 
 PART = 20_000
 """Applications whose fingerprints are one task."""
@@ -53,6 +53,9 @@ class _State:
     chosen: TemplateSet = field(init=False)
     table: Table | None = None
     terms: Terms = field(init=False)
+    """Terms that only the template set is needed for."""
+    written: Terms = field(init=False)
+    """Terms of the table's values."""
     parts: list[Shard] = field(default_factory=list)
     replay: Replay | None = None
     parsed: dict[str, Rule] = field(default_factory=dict)
@@ -66,6 +69,7 @@ class _State:
         """The last level's applications in parts."""
         if self.table is None:
             self.table = grown(self.space)
+            self.written = Terms(self.table)
             self.parts = last_parts(self.table, self.space.most)
         return self.parts
 
@@ -114,6 +118,9 @@ def begin(space: Space) -> Work:
         match kind:
             case "prints":
                 yield _prints(state, given)
+            case "laws":
+                state.last_parts()
+                yield list(state.written.laws(given))
             case "general":
                 yield [state.terms.general(law) for law in given]
             case "forms":

@@ -16,6 +16,8 @@ from taso_py.rules.rule import Rule, RuleSet
 
 CANONICAL = "canonical.rules"
 CLEANUP = "cleanup.rules"
+GENERATED = "generated.rules"
+"""What `superopt generate` finds: an alternative to the library, for ``--rules``."""
 NEVER = frozenset({"refuted.rules", "taso_axioms.rules", "compiler.rules", "open.rules"})
 """Files with expected verdicts, for the prover; they are never used to rewrite."""
 
@@ -65,7 +67,7 @@ def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable:
     home = rules_directory()
     canonical, cleanup = load_file(home / CANONICAL), load_file(home / CLEANUP)
     if files is None:
-        special = NEVER | {CANONICAL, CLEANUP}
+        special = NEVER | {CANONICAL, CLEANUP, GENERATED}
         files = sorted(p for p in home.glob("*.rules") if p.name not in special)
     search = RuleSet.of(rule for path in files for rule in load_file(Path(path)))
     lock = load_lock()
