@@ -168,15 +168,15 @@ def test_the_search_is_deterministic() -> None:
     assert first == second
 
 
-def test_regions_hold_the_change_and_one_neighbour_on_each_side() -> None:
-    text = """agraph (float[4] x) => (float[4] y) {
-      a = Exp(x) b = Tanh(a) c = Neg(b) d = Neg(c) e = Tanh(d) y = Exp(e)}"""
-    rules, view, found = matches(model(text), "rule r: Neg(Neg(x)) => Abs(x)")
+def test_regions_hold_the_change_and_what_lies_behind_fused_neighbours() -> None:
+    text = """agraph (float[1,4] x) => (float[1,4] y) {
+      o = Exp(x) a = MatMul(o, A) b = Tanh(a) c = Neg(b) d = Neg(c) e = Tanh(d) f = MatMul(e, A) y = Exp(f)}"""
+    rules, view, found = matches(model(text, A=(4, 4)), "rule r: Neg(Neg(x)) => Abs(x)")
     outcome = rules.apply(view, [m for ms in found.values() for m in ms])
     assert outcome is not None
     (region,) = regions(view.model, outcome.view.model)
-    assert [n.operator.onnx for _, n in region.before.nodes] == ["Tanh", "Neg", "Neg", "Tanh"]
-    assert [n.operator.onnx for _, n in region.after.nodes] == ["Tanh", "Abs", "Tanh"]
+    assert [n.operator.onnx for _, n in region.before.nodes] == ["MatMul", "Tanh", "Neg", "Neg", "Tanh", "MatMul"]
+    assert [n.operator.onnx for _, n in region.after.nodes] == ["MatMul", "Tanh", "Abs", "Tanh", "MatMul"]
 
 
 def test_a_constant_too_large_to_fold_matches_no_value_condition() -> None:

@@ -1,15 +1,21 @@
 """What a rewrite changed, cut into regions that can be timed on their own.
 
-A region is a connected piece of what differs between two tables, with one unchanged neighbour of context on each
-side, because ONNX Runtime fuses across the border and its blocked layout spans it.
+A region is a connected piece of what differs between two tables, with unchanged neighbours as context on each side,
+because ONNX Runtime fuses across the border and its blocked layout spans it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from taso_py.graph.model import Model, Node, Opaque
+from taso_py.ops.normalization import BatchNormalization
+from taso_py.ops.operator import Operator
+
+_REACH = 4
+"""How far context goes through what is fused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +109,41 @@ def _context(
     users_before: dict[int, list[int]],
     users_after: dict[int, list[int]],
 ) -> set[int]:
-    """Unchanged neighbours: producers of what the piece reads, users of what it makes."""
-    context: set[int] = set()
+    """Unchanged neighbours: producers of what the piece reads, users of what it makes.
+
+    Through what ONNX Runtime fuses into its neighbour (element-wise operators, BatchNormalization) it goes on to what
+    lies behind: whether a convolution's result stays in blocks is decided there.
+    """
+    around: set[int] = set()
     for model, users in ((before, users_before), (after, users_after)):
-        for value in piece:
-            node = model.nodes.get(value)
-            if node is None:
-                continue
-            context.update(i for i in node.inputs if i is not None)
-            context.update(users.get(value, ()))
-    return {
-        v
-        for v in context - piece
-        if v in before.nodes
-        and before.nodes[v] is after.nodes.get(v)
-        and v not in before.values.constant
-        and not isinstance(before.nodes[v].operator, Opaque)
-    }
+        for neighbours in (partial(_producers, model), partial(_users, users)):
+            edge = {v for v in piece if v in model.nodes}
+            for _ in range(_REACH):
+                edge = {v for v in neighbours(edge) if v not in piece and _unchanged(before, after, v)}
+                around |= edge
+                edge = {v for v in edge if _is_fused(model.nodes[v])}
+    return around
+
+
+def _producers(model: Model, values: Iterable[int]) -> set[int]:
+    return {i for v in values for i in model.nodes[v].inputs if i is not None}
+
+
+def _users(users: dict[int, list[int]], values: Iterable[int]) -> set[int]:
+    return {u for v in values for u in users.get(v, ())}
+
+
+def _unchanged(before: Model, after: Model, value: int) -> bool:
+    """Whether a node can be context: it is the same in both tables, and is computed when the model runs."""
+    node = before.nodes.get(value)
+    if node is None or node is not after.nodes.get(value):
+        return False
+    return value not in before.values.constant and not isinstance(node.operator, Opaque)
+
+
+def _is_fused(node: Node) -> bool:
+    operator = node.operator
+    return isinstance(operator, BatchNormalization) or (isinstance(operator, Operator) and operator.pointwise)
 
 
 def _fragment(model: Model, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
