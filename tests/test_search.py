@@ -168,15 +168,16 @@ def test_the_search_is_deterministic() -> None:
     assert first == second
 
 
-def test_regions_hold_the_change_and_what_lies_behind_fused_neighbours() -> None:
-    text = """agraph (float[1,4] x) => (float[1,4] y) {
-      o = Exp(x) a = MatMul(o, A) b = Tanh(a) c = Neg(b) d = Neg(c) e = Tanh(d) f = MatMul(e, A) y = Exp(f)}"""
+@pytest.mark.parametrize(("shape", "around"), [("1,4", ["Tanh"]), ("1,1,4,4", ["MatMul", "Tanh"])])
+def test_regions_hold_the_change_and_neighbours_as_far_as_blocks_reach(shape: str, around: list[str]) -> None:
+    text = f"""agraph (float[{shape}] x) => (float[{shape}] y) {{
+      o = Exp(x) a = MatMul(o, A) b = Tanh(a) c = Neg(b) d = Neg(c) e = Tanh(d) f = MatMul(e, A) y = Exp(f)}}"""
     rules, view, found = matches(model(text, A=(4, 4)), "rule r: Neg(Neg(x)) => Abs(x)")
     outcome = rules.apply(view, [m for ms in found.values() for m in ms])
     assert outcome is not None
     (region,) = regions(view.model, outcome.view.model)
-    assert [n.operator.onnx for _, n in region.before.nodes] == ["MatMul", "Tanh", "Neg", "Neg", "Tanh", "MatMul"]
-    assert [n.operator.onnx for _, n in region.after.nodes] == ["MatMul", "Tanh", "Abs", "Tanh", "MatMul"]
+    assert [n.operator.onnx for _, n in region.before.nodes] == [*around, "Neg", "Neg", *around[::-1]]
+    assert [n.operator.onnx for _, n in region.after.nodes] == [*around, "Abs", *around[::-1]]
 
 
 def test_a_constant_too_large_to_fold_matches_no_value_condition() -> None:

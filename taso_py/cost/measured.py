@@ -23,9 +23,9 @@ from taso_py.errors import ModelError, TypingError, WorkerError
 from taso_py.graph.model import Model
 from taso_py.onnx_io.fragment import fragment
 
-_ROUNDS = 2
-_SURE_ROUNDS, _MOST_ROUNDS = 4, 8
-_BLOCK_S = 0.015
+_ROUNDS = 3
+_MOST_ROUNDS = 9
+_BLOCK_S = 0.02
 _REQUEST_S = 30.0
 """Longest time that one request to the worker may take."""
 _GRACE_S = 5.0
@@ -106,7 +106,7 @@ class MeasuredCost:
                 self.worker.close(handle)
 
     def _rounds(self, handles: list[int], feeds: list[dict[str, Any]]) -> list[tuple[float, float]]:
-        """Few rounds where the difference is large, some where it is plain or none, more where it is near the noise."""
+        """Few rounds where the difference is plain, more where it is near the noise."""
         rounds: list[tuple[float, float]] = []
         while len(rounds) < _MOST_ROUNDS:
             fresh = self.worker.time_blocks(
@@ -116,8 +116,7 @@ class MeasuredCost:
             if len(fresh) < _ROUNDS:
                 break
             middle, noise = _difference(rounds)
-            enough = len(rounds) >= _SURE_ROUNDS
-            if abs(middle) > (3 if enough else 6) * noise or (enough and abs(middle) < noise / 3):
+            if abs(middle) > 3 * noise or abs(middle) < noise / 3:
                 break
         return rounds
 

@@ -15,7 +15,9 @@ from taso_py.ops.normalization import BatchNormalization
 from taso_py.ops.operator import Operator
 
 _REACH = 4
-"""How far context goes through what is fused."""
+"""How far context goes through what is done to each pixel."""
+_IMAGE_RANK = 4
+"""Only images [n, c, h, w] have a blocked layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,8 @@ def _context(
 ) -> set[int]:
     """Unchanged neighbours: producers of what the piece reads, users of what it makes.
 
-    Through what ONNX Runtime fuses into its neighbour (element-wise operators, BatchNormalization) it goes on to what
-    lies behind: whether a convolution's result stays in blocks is decided there.
+    Through what is done to each pixel of an image it goes on to what lies behind: whether a convolution's result stays
+    in ONNX Runtime's channel blocks is decided there.
     """
     around: set[int] = set()
     for model, users in ((before, users_before), (after, users_after)):
@@ -121,7 +123,7 @@ def _context(
             for _ in range(_REACH):
                 edge = {v for v in neighbours(edge) if v not in piece and _unchanged(before, after, v)}
                 around |= edge
-                edge = {v for v in edge if _is_fused(model.nodes[v])}
+                edge = {v for v in edge if _passes_blocks(model, v)}
     return around
 
 
@@ -141,9 +143,11 @@ def _unchanged(before: Model, after: Model, value: int) -> bool:
     return value not in before.values.constant and not isinstance(node.operator, Opaque)
 
 
-def _is_fused(node: Node) -> bool:
-    operator = node.operator
-    return isinstance(operator, BatchNormalization) or (isinstance(operator, Operator) and operator.pointwise)
+def _passes_blocks(model: Model, value: int) -> bool:
+    """Whether an image that comes in channel blocks leaves in them, or the node is fused into the one before."""
+    operator = model.nodes[value].operator
+    point_wise = isinstance(operator, Operator) and operator.pointwise
+    return model.type(value).rank == _IMAGE_RANK and (point_wise or isinstance(operator, BatchNormalization))
 
 
 def _fragment(model: Model, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
