@@ -3,6 +3,7 @@
     python scripts/bench.py                        the whole zoo
     python scripts/bench.py nasrnn mobileone_s0
     python scripts/bench.py some/model.onnx --time-budget 300
+    python scripts/bench.py --tools generated      beside the library, the generated rules alone
 
 Every model is timed in one new process by paired blocks: original, ours, the other tools' and, where there is
 one, the hand-written reference graph. Exits with 1 when "never slower" failed for some model.
@@ -26,7 +27,7 @@ if __package__ in (None, ""):
 from scripts import bench_report as report
 from scripts import zoo
 from scripts.bench_report import Column, Row
-from scripts.bench_tools import ToolRun, node_count, run_onnxsim, run_onnxslim, run_ours
+from scripts.bench_tools import ToolRun, node_count, run_generated, run_onnxsim, run_onnxslim, run_ours
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, require_runtime
@@ -50,6 +51,7 @@ class Settings:
     threads: int
     block_s: float
     options: tuple[str, ...]
+    tools: tuple[str, ...]
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -140,11 +142,17 @@ def bench_model(model: Path, settings: Settings) -> Row:
     def target(tool: str) -> Path:
         return settings.out / f"{name}.{tool}.onnx"
 
-    runs = [
-        run_ours(model, target("superopt"), threads=settings.threads, options=settings.options),
-        run_onnxsim(model, target("onnxsim")),
-        run_onnxslim(model, target("onnxslim")),
-    ]
+    runs = [run_ours(model, target("superopt"), threads=settings.threads, options=settings.options)]
+    for tool in settings.tools:
+        match tool:
+            case "generated":
+                runs.append(
+                    run_generated(model, target(tool), threads=settings.threads, options=settings.options)
+                )
+            case "onnxsim":
+                runs.append(run_onnxsim(model, target(tool)))
+            case "onnxslim":
+                runs.append(run_onnxslim(model, target(tool)))
     for run in runs:
         click.echo(f"{name}: {run.tool} {run.failure or 'done'} ({run.seconds:.1f} s)", err=True)
     reference = zoo.reference_path(model)
@@ -180,14 +188,18 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--block", type=float, default=0.25, show_default=True, help="Seconds of runs per block.")
 @click.option("--threads", type=click.IntRange(min=1), help="Default: the CPUs this process may use.")
 @click.option("--time-budget", type=float, default=120.0, show_default=True, help="Of each optimisation.")
+@click.option(
+    "--tools", default=("onnxsim", "onnxslim"), show_default=True, multiple=True,
+    type=click.Choice(["onnxsim", "onnxslim", "generated"]), help="What is run beside the library (repeatable).",
+)
 @click.option("--extra", default="", help="More options for `superopt optimize`, in one quoted string.")
 def main(
     names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float,
-    threads: int | None, time_budget: float, extra: str,
+    threads: int | None, time_budget: float, tools: tuple[str, ...], extra: str,
 ) -> None:  # fmt: skip
     require_known(names)
     options = ("--time-budget", f"{time_budget:g}", *shlex.split(extra))
-    settings = Settings(out, zoo_dir, rounds, threads or available_threads(), block, options)
+    settings = Settings(out, zoo_dir, rounds, threads or available_threads(), block, options, tools)
     out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     try:
@@ -205,6 +217,7 @@ def _present(rows: Sequence[Row], out: Path) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(report.terminal_table(rows))
     for line in (line for row in rows for line in row.missed):
         click.echo(f"goal missed: {line}")
+    click.echo(report.means_text(rows))
     failed = [row.model for row in rows if row.verdict.failed]
     listed = f": {', '.join(failed)}" if failed else ""
     click.echo(f"{out / 'bench.md'}: {len(rows)} models, {len(failed)} failed{listed}")

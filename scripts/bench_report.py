@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.table import Table
@@ -101,7 +103,24 @@ def _column_text(column: Column) -> str:
     return "same file" if column.same_bytes else interval_text(column.speedup)
 
 
-HEAD = ("model", "ms", "nodes", "superopt", "onnxsim", "onnxslim", "reference", "share", "never slower")
+HEAD = (
+    "model", "ms", "nodes", "superopt", "generated", "onnxsim", "onnxslim", "reference", "share", "never slower"
+)  # fmt: skip
+
+
+def geometric_means(rows: Sequence[Row]) -> dict[str, float]:
+    """Of the speed-ups of each tool that was run on every model; the same file is 1, and so is a failure."""
+    columns = [{column.tool: column for column in (row.ours, *row.others)} for row in rows]
+    tools = [tool for tool in (columns[0] if columns else ()) if all(tool in of for of in columns)]
+    found = {tool: [of[tool].speedup for of in columns] for tool in tools}
+    return {tool: math.exp(fmean(math.log(s.median) if s else 0.0 for s in of)) for tool, of in found.items()}
+
+
+def means_text(rows: Sequence[Row]) -> str:
+    """One line: the geometric means, and each as a share of ours."""
+    means = geometric_means(rows)
+    ours = means.get("superopt", 1.0)
+    return "geometric mean: " + ", ".join(f"{tool} {m:.3f} ({100 * m / ours:.1f} %)" for tool, m in means.items())
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -110,8 +129,8 @@ def cells(row: Row) -> tuple[str, ...]:
     others = {column.tool: _column_text(column) for column in row.others}
     return (
         row.model, f"{row.latency_ms:.2f}", f"{row.nodes} → {after}", _column_text(row.ours),
-        others.get("onnxsim", "-"), others.get("onnxslim", "-"), interval_text(row.reference),
-        interval_text(row.share), str(row.verdict),
+        *(others.get(tool, "-") for tool in ("generated", "onnxsim", "onnxslim")),
+        interval_text(row.reference), interval_text(row.share), str(row.verdict),
     )  # fmt: skip
 
 
@@ -133,6 +152,7 @@ def markdown(rows: Sequence[Row], environment: dict[str, Any]) -> str:
         "", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}",
     ]  # fmt: skip
     lines += [f"| {' | '.join(cells(row))} |" for row in rows]
+    lines += ["", means_text(rows)]
     missed = [line for row in rows for line in row.missed]
     lines += ["", "Goals missed:", *(f"- {line}" for line in missed)] if missed else []
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,13 @@ def run_ours(model_file: Path, output: Path, *, threads: int, options: Sequence[
         "--threads", str(threads), *options,
     ]  # fmt: skip
     return run_tool("superopt", command, model_file, output)
+
+
+def run_generated(model_file: Path, output: Path, *, threads: int, options: Sequence[str]) -> ToolRun:
+    """``superopt optimize`` with the generated rules instead of the library."""
+    rules = str(ROOT / "rules" / "generated.rules")
+    run = run_ours(model_file, output, threads=threads, options=[*options, "--rules", rules])
+    return replace(run, tool="generated")
 
 
 def run_onnxsim(model_file: Path, output: Path) -> ToolRun:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import signal
 import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from taso_py.backend.pool import WorkerPool
 from taso_py.backend.protocol import Feeds, Outputs, WorkerConfig
 from taso_py.check.check import Checker
 from taso_py.check.compare import is_floating
+from taso_py.cost.roofline import Roofline
 from taso_py.errors import MismatchError, ModelError, SuperoptError, TypingError, WorkerError
 from taso_py.graph.model import Model, Node, Opaque
 from taso_py.onnx_io.carry import difference
@@ -38,6 +40,7 @@ from taso_py.progress import SilentProgress
 from taso_py.result import Result
 from taso_py.rules.library import load as load_rules
 from taso_py.search.canonical import Canonical
+from taso_py.search.lowering import lowered
 from taso_py.search.view import View
 from taso_py.stop import StopFlag
 
@@ -45,6 +48,8 @@ MODES = ("none", "all", "best", "respell")
 """none: no rule, the graph must come back as it is. all: every rule wherever it matches. best: the search.
 respell: no rule, but every node that an operator class reads is written anew."""
 CASE_SECONDS = 180
+_WRITING_S = 60.0
+"""For writing out composite operators."""
 _CONFIG = WorkerConfig(threads=1)
 
 
@@ -166,11 +171,15 @@ class Runner:
         return replace(outcome, compared=compared, rules={"(respelled)": count})
 
     def _tidied(self, case: Case, loaded: Loaded, outcome: Outcome, before: Outputs | None) -> Outcome:
-        """Look-through and tidying rules, which make no moves: what they offer, and the table that they leave."""
+        """Rules that make no moves: look-through and tidying, what they offer, and the tables that they leave."""
         library = load_rules()
         canonical = Canonical.of(library.canonical, library.cleanup)
         view = View.of(loaded.model, canonical.expand, loaded.folder.value)
         rules = Counter(e.rule for value in view.model.nodes for e in view.expansions(value))
+        plain = lowered(view, library.canonical, Roofline({}), time.monotonic() + _WRITING_S)
+        if plain is not None:
+            rules.update(step.rule for step in plain.trace)
+            self._check_table(case, loaded, plain.model, before)
         view, steps = canonical.tidy(view, list(view.model.nodes))
         rules.update(step.rule for step in steps)
         compared = self._check_table(case, loaded, view.model, before)

@@ -14,6 +14,7 @@ from taso_py.graph.model import Model
 from taso_py.graph.types import BYTES
 from taso_py.job import SEARCH_SHARE, Job
 from taso_py.search.canonical import Canonical
+from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
 from taso_py.search.strategy import Backtracking, Exhaustive, Found, Limits, State
 from taso_py.search.view import View
@@ -45,7 +46,7 @@ def explore(job: Job, barred: Iterable[str] = ()) -> Found:
         return Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
     with Cache(job.options.cache) as cache:
         cost = _cost_model(job, cache)
-        seeds = _seeds(job, rewriter, view) if isinstance(cost, MeasuredCost) else ()
+        seeds = _seeds(job, rewriter, view, isinstance(cost, MeasuredCost))
         strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), _growth(job))
         return strategy.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
 
@@ -61,14 +62,34 @@ def log_trace(job: Job, found: Found) -> None:
         job.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
 
 
-def _seeds(job: Job, rewriter: Rewriter, view: View) -> tuple[State, ...]:
-    """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end."""
-    now = time.monotonic()
-    deadline = now + _SEED_SHARE * max(0.0, job.deadline(SEARCH_SHARE) - now)
-    limits = replace(_limits(job), deadline=deadline, patience=_SEED_PATIENCE, patience_s=0.0)
+def _seeds(job: Job, rewriter: Rewriter, view: View, measured: bool) -> tuple[State, ...]:
+    """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end.
+
+    Rules from files also start from the graph with its composite operators written out: the library has rules for
+    composites, other rules may have none.
+    """
+    found: list[State] = []
+    if measured:
+        found += _quick_search(job, rewriter, view, job.roofline.total(view.model))
+    if job.options.rules:
+        deadline = _seed_deadline(job)
+        start = lowered(view, job.library.canonical, job.roofline, deadline)
+        if start is not None:
+            written_out = View.of(start.model, rewriter.canonical.expand, view.read_constant)
+            states = _quick_search(job, rewriter, written_out, start.cost)
+            found += [replace(state, trace=(*start.trace, *state.trace)) for state in states]
+    return tuple(found)
+
+
+def _quick_search(job: Job, rewriter: Rewriter, view: View, cost: float) -> tuple[State, ...]:
+    limits = replace(_limits(job), deadline=_seed_deadline(job), patience=_SEED_PATIENCE, patience_s=0.0)
     search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
-    start = job.roofline.total(view.model)
-    return search.run(view, start, job.stopped, lambda count, best: None).states[:_SEEDS]
+    return search.run(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
+
+
+def _seed_deadline(job: Job) -> float:
+    now = time.monotonic()
+    return now + _SEED_SHARE * max(0.0, job.deadline(SEARCH_SHARE) - now)
 
 
 def _limits(job: Job) -> Limits:

@@ -19,6 +19,7 @@ from taso_py.ops.activations import (
     Selu,
     Sigmoid,
     Softplus,
+    Softsign,
     Tanh,
 )
 from taso_py.ops.comparison import (
@@ -186,6 +187,7 @@ ACTIVATIONS = [
     *_unary(Tanh()),
     *_unary(Softplus()),
     *_unary(Mish()),
+    *_unary(Softsign()),
     *_unary(HardSigmoid(), HardSigmoid(alpha=0.5, beta=0.1)),
     *_unary(HardSwish()),
     *_unary(Gelu(), Gelu(approximate="tanh")),

@@ -31,7 +31,8 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> bench.Settings:
-    return bench.Settings(tmp_path, tmp_path, rounds=5, threads=1, block_s=0.001, options=("--alpha", "1.1"))
+    options = ("--alpha", "1.1")
+    return bench.Settings(tmp_path, tmp_path, rounds=5, threads=1, block_s=0.001, options=options, tools=("onnxsim",))
 
 
 def column(speedup: Interval | None, *, same: bool = False, failure: str | None = None) -> Column:
@@ -77,9 +78,10 @@ def test_table_markdown_and_json_hold_every_row(tmp_path: Path) -> None:
     rows = [row(column(FASTER), share=EQUAL), row(column(None, same=True), name="same", improved=False)]
     bench_report.write(rows, {"cpu": "c", "threads": 2}, tmp_path)
     text = (tmp_path / "bench.md").read_text()
-    expected = "| m | 3.00 | 20 → 10 | 1.200 [1.100, 1.300] | failed | same file | 1.200 [1.100, 1.300] |"
+    expected = "| m | 3.00 | 20 → 10 | 1.200 [1.100, 1.300] | - | failed | same file | 1.200 [1.100, 1.300] |"
     assert f"{expected} 1.010 [0.980, 1.040] | ok |" in text
     assert "cpu c, threads 2" in text
+    assert "geometric mean: superopt 1.095 (100.0 %), onnxsim 1.000 (91.3 %)" in text
     data = json.loads((tmp_path / "bench.json").read_text())
     assert [(m["model"], m["verdict"]) for m in data["models"]] == [("m", "ok"), ("same", "ok, same bytes")]
     assert data["models"][0]["ours"]["speedup"] == {"median": 1.2, "low": 1.1, "high": 1.3}

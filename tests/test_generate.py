@@ -20,6 +20,7 @@ from taso_py.generate.pairs import VARIABLE, Law, Terms, Tree
 from taso_py.generate.settle import settle
 from taso_py.generate.table import Table
 from taso_py.generate.templates import SETS
+from taso_py.generate.work import follows
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.prove.replay import Replay
@@ -131,6 +132,43 @@ def test_a_law_is_made_as_general_as_its_values_allow() -> None:
     assert general == terms.canonical((product, X, (add, V, W)), (add, (product, X, V), (product, X, W)))
 
 
+def test_occurrences_told_apart_free_the_parts_that_they_belong_to() -> None:
+    """In join(t(t(x)), t(x)) == t(join(t(x), x)) only a part of the first x is shared with the other side."""
+    terms = Terms(Table(TASO))
+    join, relu = template("concat4d1"), template("relu")
+    special: Law = ((join, (relu, (relu, IMAGE)), (relu, IMAGE)), (relu, (join, (relu, IMAGE), IMAGE)))
+    other = variable(2, 4, 5, 5, number=1)
+    assert terms.general(special) == terms.canonical(
+        (join, (relu, IMAGE), (relu, other)), (relu, (join, IMAGE, other))
+    )
+
+
+def test_point_wise_laws_say_nothing_about_shapes() -> None:
+    times, plus = template("scale"), template("ewadd")
+    number = variable()
+    law: Law = ((times, (plus, X, Y), number), (plus, (times, X, number), (times, Y, number)))
+    ((first, *_), *_) = rules(law, TASO)
+    assert first.declarations == ()
+
+
+DEFAULT = SETS["default"]()
+
+
+def in_default(name: str) -> int:
+    return [t.name for t in DEFAULT.templates].index(name)
+
+
+def test_scales_of_a_resize_become_variables_and_kernels_of_one_pixel_stay(replay: Replay) -> None:
+    image, pixel = variable(2, 4, 6, 6), variable(4, 4, 1, 1)
+    resize, conv = in_default("resize2"), in_default("conv1x1s1s")
+    law: Law = ((resize, (conv, image, pixel)), (conv, (resize, image), pixel))
+    outcome = settle(rules(law, DEFAULT), replay)
+    assert outcome.fate == "proved"
+    (rule,) = outcome.rules
+    assert "scales=[1.0, 1.0, m, n]" in rule.text()
+    assert "x[q, (g r), t, i], y[(g j), r, 1, 1]" in rule.text()
+
+
 def test_pads_of_an_enlarged_kernel_are_related_to_those_of_the_kernel() -> None:
     law: Law = (
         (template("conv3x3"), IMAGE, (template("enlarge3"), SMALL)),
@@ -183,6 +221,30 @@ def test_laws_that_follow_are_derived_and_others_are_not() -> None:
     assert derivable(parse_rule(f"rule c: {follows}"), known)
     assert not derivable(parse_rule(f"rule c: {follows}"), Rules.of([sums]))
     assert not derivable(parse_rule("rule d: Relu(Add(x, y)) == Add(Relu(x), Relu(y)) for x[*s], y[*s]"), known)
+
+
+def test_a_law_does_not_follow_from_its_special_case() -> None:
+    """Most random kernels have a side of 1, so that few instances of the law are none of the special case."""
+    law = "Conv(x, Mul(y, z), strides=s, pads=p) == Conv(Mul(x, z), y, strides=s, pads=p)"
+    general = parse_rule(f"rule general: {law} for x[m, n, q, r], y[t, n, i, j], z[n, 1, 1]")
+    special = parse_rule(f"rule special: {law} for x[m, n, q, r], y[t, n, 1, i], z[n, 1, 1]")
+    for seed in range(12):
+        assert not derivable(general, Rules.of([special]), seed=seed)
+        assert derivable(special, Rules.of([general]), seed=seed)
+
+
+@pytest.mark.parametrize(("between", "left_out"), [("Exp(Neg(Abs(x)))", False), ("Exp(Abs(x))", True)])
+def test_a_law_that_needs_a_detour_through_a_larger_graph_is_kept(between: str, left_out: bool) -> None:
+    """The rules need not be true to be steps."""
+    known = Rules.of(
+        [
+            parse_rule(f"rule there: Relu(Relu(x)) == {between} for x[*s]"),
+            parse_rule(f"rule back: {between} == Tanh(Tanh(x)) for x[*s]"),
+        ]
+    )
+    law = parse_rule("rule law: Relu(Relu(x)) == Tanh(Tanh(x)) for x[*s]")
+    assert derivable(law, known)
+    assert follows(law, known) is left_out
 
 
 # ---- derivation --------------------------------------------------------------------------------------------------

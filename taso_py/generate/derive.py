@@ -6,6 +6,7 @@ where its shapes, attributes and conditions hold for the instance at hand and bo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -13,7 +14,6 @@ from typing import TypeAlias
 import numpy as np
 
 from taso_py.graph.model import Node, Values
-from taso_py.graph.sizes import at_least
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator
 from taso_py.rules.build import Builder, NotBuildable, from_front, operator_of
@@ -25,14 +25,14 @@ from taso_py.rules.unify import Binding
 _DTYPE = "float32"
 STATES = 400
 """Most terms that are expanded from both sides together."""
-_GROWTH = 2
+GROWTH = 2
 """How many more nodes than the larger side a term on the way may have."""
-INSTANCES = 2
-"""Random instances, their sizes mostly different, on which a derivation must be found."""
+INSTANCES = 4
+"""Most instances on which a derivation must be found."""
 
 
 _ATTEMPTS, _DRAWS = 40, 300
-"""Random instances of which those with the fewest axes of 1 are taken, and attempts to draw each."""
+"""Random instances of which some are taken that tell the law from its special cases, and attempts to draw each."""
 
 
 Heads: TypeAlias = tuple[type[Operator] | None, ...]
@@ -93,38 +93,60 @@ def _fits(wanted: Heads, heads: Heads) -> bool:
     return len(heads) == len(wanted) and all(w in (None, h) for w, h in zip(wanted, heads, strict=True))
 
 
-def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES) -> bool:
+def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES, growth: int = GROWTH) -> bool:
     """Whether rewriting by ``rules`` turns one side of random instances of ``rule`` into the other, output by output.
 
-    An instance stands for the law, because every step is an instance of a law that holds for all sizes; that another
-    instance could need other steps is why there are several, of sizes that mostly differ.
+    An instance stands for the law, because every step is an instance of a law that holds for all sizes.  A special
+    case could follow from less: so there are several, in some of which each size and attribute is neither 0 nor 1 and
+    different from each other one, as far as the law allows.
     """
     if rule.left == rule.right:
         return True
     random, values = np.random.default_rng(seed), Values()
     directed = rule.directions()[0]
     drawn = [draw(directed, random, values, _DRAWS) for _ in range(_ATTEMPTS)]
-    instances = sorted((i for i in drawn if i is not None), key=_ones)[:INSTANCES]
-    return bool(instances) and all(_derived(i, rules, states) for i in instances)
+    instances = _telling([i for i in drawn if i is not None])
+    return bool(instances) and all(_derived(i, rules, states, growth) for i in instances)
 
 
-def _ones(instance: Instance) -> int:
-    """The number of axes of variables that have no two elements: they hide what a law says."""
-    shapes = [instance.values.types[v].dims for v in instance.binding.tensors.values()]
-    return sum(at_least(d, 2) is not True for dims in shapes for d in dims)
+def _telling(drawn: Sequence[Instance]) -> list[Instance]:
+    """Few instances that together show as much of the law's generality as all do."""
+    told = [_generic(i) for i in drawn]
+    chosen: list[int] = []
+    shown: set[tuple[str, ...]] = set()
+    while len(chosen) < INSTANCES:
+        best = max(range(len(drawn)), key=lambda k: (len(told[k] - shown), -k), default=None)
+        if best is None or not told[best] - shown:
+            break
+        chosen.append(best)
+        shown |= told[best]
+    return [drawn[k] for k in chosen] or list(drawn[:1])
 
 
-def _derived(instance: Instance, rules: Rules, states: int) -> bool:
+def _generic(instance: Instance) -> set[tuple[str, ...]]:
+    """What is general about an instance: quantities that are neither 0 nor 1, and pairs of them that differ."""
+    found: dict[str, object] = {}
+    for name, tensor in instance.binding.tensors.items():
+        found.update({f"{name}.{k}": d for k, d in enumerate(instance.values.types[tensor].dims)})
+    for name, value in instance.binding.names.items():
+        entries = value if isinstance(value, tuple) else (value,)
+        found.update({f"{name}:{k}": entry for k, entry in enumerate(entries)})
+    single = {(q,) for q, value in found.items() if value not in (0, 1)}
+    return single | {(p, q) for p, q in itertools.combinations(found, 2) if found[p] != found[q]}
+
+
+def _derived(instance: Instance, rules: Rules, states: int, growth: int) -> bool:
     terms = Rewriting(instance.values, dict(instance.nodes), rules)
-    return all(met(terms, left, right, states) for left, right in zip(instance.left, instance.right, strict=True))
+    sides = zip(instance.left, instance.right, strict=True)
+    return all(met(terms, left, right, states, growth) for left, right in sides)
 
 
-def met(terms: Rewriting, left: int, right: int, states: int) -> bool:
-    """Whether rewriting both terms meets, after ``states`` terms at most."""
+def met(terms: Rewriting, left: int, right: int, states: int, growth: int = GROWTH) -> bool:
+    """Whether rewriting both terms meets, after ``states`` terms at most, none larger by more than ``growth`` nodes."""
     left, right = terms.ordered(left), terms.ordered(right)
     if left == right:
         return True
-    most = max(terms.size(left), terms.size(right)) + _GROWTH
+    most = max(terms.size(left), terms.size(right)) + growth
     seen = {left: 0, right: 1}
     fronts: list[list[int]] = [[left], [right]]
     for _ in range(states):

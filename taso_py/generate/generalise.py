@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from taso_py.errors import TypingError
@@ -42,19 +42,22 @@ from taso_py.rules.term import (
 
 _TENSORS = "xyzuvwabcdef"
 _SIZES = "mnkpqrtijlocdefhvuwab"
-_WINDOWS = frozenset({"group", "strides", "pads", "kernel_shape"})
-_LOOSE: Sequence[tuple[frozenset[str], Solved]] = (
-    (_WINDOWS | {"around"}, "larger"),
-    (_WINDOWS | {"around"}, "smaller"),
-    (_WINDOWS | {"around"}, "around"),
-    (_WINDOWS | {"around"}, ""),
-    (_WINDOWS, ""),
-    (_WINDOWS - {"group"}, ""),
-    (frozenset({"group", "strides"}), ""),
-    (frozenset({"strides"}), ""),
-    (frozenset(), ""),
+_WINDOWS = frozenset({"group", "strides", "pads", "kernel_shape", "scales"})
+_LOOSE: Sequence[tuple[frozenset[str], Solved, bool]] = (
+    (_WINDOWS | {"around"}, "larger", False),
+    (_WINDOWS | {"around"}, "smaller", False),
+    (_WINDOWS | {"around"}, "around", False),
+    (_WINDOWS | {"around"}, "", False),
+    (_WINDOWS, "", False),
+    (_WINDOWS - {"group"}, "", False),
+    (frozenset({"group", "strides"}), "", False),
+    (frozenset({"strides"}), "", False),
+    (frozenset(), "", False),
+    (_WINDOWS, "", True),
+    (frozenset(), "", True),
 )
-"""Which attributes become variables, and which of them depends on others, the most general form first."""
+"""Which attributes become variables, which of them depends on others, and whether kernels of one pixel stay such and
+move by one; the most general form first."""
 
 
 def rules(law: Law, chosen: TemplateSet) -> list[list[Rule]]:
@@ -66,8 +69,8 @@ def rules(law: Law, chosen: TemplateSet) -> list[list[Rule]]:
         return []
     found: dict[str, Rule] = {}
     together: list[list[Rule]] = [[]]
-    for loose, solved in _LOOSE:
-        for rule in _forms(law, chosen, Sizing(loose, solved)):
+    for loose, solved, pointwise in _LOOSE:
+        for rule in _forms(law, chosen, Sizing(loose, solved, pointwise)):
             if found.setdefault(rule.id, rule) is rule:
                 if solved:
                     together[0].append(rule)
@@ -80,7 +83,7 @@ def rules(law: Law, chosen: TemplateSet) -> list[list[Rule]]:
 
 def _has_windows(law: Law, chosen: TemplateSet) -> bool:
     used = {chosen.templates[t[0]].operator for side in law for t in applications(side)}
-    return any({"strides", "pads"} & o.__dataclass_fields__.keys() for o in used)
+    return any({"strides", "pads", "scales"} & o.__dataclass_fields__.keys() for o in used)
 
 
 def _forms(law: Law, chosen: TemplateSet, sizing: Sizing) -> Iterator[Rule]:
@@ -96,7 +99,7 @@ def _forms(law: Law, chosen: TemplateSet, sizing: Sizing) -> Iterator[Rule]:
                 typed.sizing.unify(a, b)
     except (Unsized, TypingError, ValueError):
         return
-    for form in (_Form, _Batched, _Blocked)[::-1]:
+    for form in (_Broadcast, _Blocked, _Batched, _Form):
         try:
             rule = form(typed).rule(sides[0], sides[1])
         except (Unsized, TypingError):
@@ -143,7 +146,7 @@ class _Typed:
 
     def _source(self, tree: Tree) -> int:
         if tree[0] == VARIABLE:
-            return self._place(Step(None, (), tree), tree[1], tuple(map(self.sizing.fresh, tree[1])))
+            return self._place(Step(None, (), tree), tree[1], self.sizing.source(tree[1]))
         source = self.chosen.sources[tree[1]]
         dims = [d if k in source.fixed else self.sizing.fresh(d) for k, d in enumerate(source.shape)]
         if source.square:
@@ -226,7 +229,7 @@ class _Form:
         assert step.operator is not None
         plain = type(step.operator)().attributes()
         own = step.operator.attributes()
-        given = {k: v for k, v in own.items() if k in ("axis", "axes") or not (v == plain[k] or _default(k, v))}
+        given = {k: v for k, v in own.items() if (k in ("axis", "axes") and v != ()) or not _default(k, v, plain[k])}
         return tuple((k, self.value(k, v)) for k, v in given.items())
 
     def value(self, name: str, value: Any) -> AttributeExpression:
@@ -310,9 +313,10 @@ def _group(name: str) -> str:
     return "g" if name.startswith("g") else ""
 
 
-def _default(name: str, value: Any) -> bool:
-    if not isinstance(value, tuple):
-        return False
+def _default(name: str, value: Any, plain: Any) -> bool:
+    """Whether it is what ONNX takes where the attribute is not given; ``plain`` is the operator's own default."""
+    if value == plain or not isinstance(value, tuple):
+        return bool(value == plain)
     return set(value) == ({0} if name == "pads" else {1} if name in ("strides", "dilations") else None)
 
 
@@ -357,22 +361,35 @@ class _Blocked(_Form):
 
 
 @dataclass(slots=True)
+class _Broadcast(_Form):
+    """Tensors of any shapes that broadcast, for laws of point-wise operators."""
+
+    def applies(self) -> bool:
+        """All operators are point-wise, and some join tensors."""
+        return not self.constants and all(o.pointwise for o in self.operators) and len(self.sources) > 1
+
+    def rule(self, left: Sequence[int], right: Sequence[int]) -> Rule | None:
+        rule = _Form.rule(self, left, right)
+        return None if rule is None else replace(rule, declarations=())
+
+
+@dataclass(slots=True)
 class _Batched(_Form):
     """Matrix products with any number of axes in front, for laws whose right factors are matrices."""
 
     def applies(self) -> bool:
-        """All tensors are matrices; what is a right factor, or beside one, has no axes in front."""
+        """All tensors are matrices or rows; what is a right factor, or beside one, has no axes in front."""
         if not any(isinstance(o, MatMul) for o in self.operators) or self.constants:
             return False
         if not all(o.pointwise or isinstance(o, MatMul | Concat | Slice) for o in self.operators):
             return False
         if any(self._mixed(s) for s in self.typed.steps if s.operator is not None and s.operator.pointwise):
             return False
-        return all(len(self.typed.dims[p]) in (0, 2) for p in self.sources)
+        return all(len(self.typed.dims[p]) in (0, 1, 2) for p in self.sources)
 
     def _mixed(self, step: Step) -> bool:
         """Whether a matrix meets a tensor with axes in front, which no law should depend on."""
-        return len({o in self.plain for o in step.operands if self.typed.dims[o]}) > 1
+        return len({o in self.plain for o in step.operands if len(self.typed.dims[o]) > 1}) > 1
 
     @property
     def plain(self) -> set[int]:
@@ -388,7 +405,7 @@ class _Batched(_Form):
 
     def axes(self, place: int) -> tuple[Axis, ...]:
         own = _Form.axes(self, place)
-        return own if not own or place in self.plain else (Block("s"), *own)
+        return own if len(own) < 2 or place in self.plain else (Block("s"), *own)
 
     def value(self, name: str, value: Any) -> AttributeExpression:
         if name == "axis":

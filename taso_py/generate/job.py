@@ -18,7 +18,7 @@ from taso_py.errors import UsageError
 from taso_py.generate.checkpoint import Checkpoint
 from taso_py.generate.cluster import RayCrew
 from taso_py.generate.derive import Rules
-from taso_py.generate.direction import complexity, named
+from taso_py.generate.direction import complexity
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import Law, last_collisions, size
 from taso_py.generate.table import Shard, Table
@@ -199,7 +199,7 @@ class Job:
             for forms, (fate, texts, why) in zip(batch, answers, strict=True):
                 fates[fate] += 1
                 for text in texts:
-                    rule = named(parse_rule(text))
+                    rule = parse_rule(text)
                     rules.setdefault(rule.id, rule)
                 if fate == "unknown":
                     self.unknown.append((forms[0][0], why))

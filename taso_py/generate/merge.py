@@ -33,8 +33,12 @@ def merged(laws: Iterable[Law], chosen: TemplateSet) -> list[Law]:
 
 
 def _alike(one: _Part, other: _Part) -> bool:
-    """Whether both parts are computed by the same operators: what is merged is what was done twice."""
-    return _shape(one[1]) == _shape(other[1])
+    """Whether both parts are computed by the same operators from a common tensor: what is merged was done twice.
+
+    What shares nothing could be merged with anything, and would have to be joined first.
+    """
+    shared = set(_variables(one[1])) & set(_variables(other[1]))
+    return bool(shared) and _shape(one[1]) == _shape(other[1])
 
 
 def _shape(tree: Tree) -> Tree:

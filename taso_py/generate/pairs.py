@@ -196,16 +196,25 @@ class Terms:
 
     def general(self, law: Law) -> Law | None:
         """The law with as much as possible of what both sides share made a variable; None when nothing is left."""
-        one, other = law
+        before, found = None, law
+        while found != before:  # occurrences that were told apart may belong to parts that a variable can stand for
+            before, found = found, self._apart_everywhere(*self._abstracted(*found))
+        return self.canonical(*found)
+
+    def _abstracted(self, one: Tree, other: Tree) -> Law:
+        """Parts of the first side made variables, the largest first, where the law still holds."""
         for part in sorted(_inner(one) - {one}, key=lambda t: (-size(t), repr(t))):
             if part in _inner(one):
                 fresh = (VARIABLE, self.type(part).dims, _fresh(one, other))
                 tried = replaced(one, part, fresh), replaced(other, part, fresh)
                 if self.equal(*tried):
                     one, other = tried
+        return one, other
+
+    def _apart_everywhere(self, one: Tree, other: Tree) -> Law:
         for variable in sorted(set(leaves(one)), key=repr):
             one, other = self._apart(one, other, variable)
-        return self.canonical(one, other)
+        return one, other
 
     def _apart(self, one: Tree, other: Tree, variable: Tree) -> Law:
         """The occurrences of a variable told apart, where the law still holds."""

@@ -23,6 +23,7 @@ from taso_py.ops.normalization import BatchNormalization
 from taso_py.ops.operator import Operator
 from taso_py.ops.padding import Pad
 from taso_py.ops.reshape import Reshape
+from taso_py.ops.resize import Resize
 from taso_py.ops.slicing import Slice
 
 Dims: TypeAlias = tuple[Size, ...]
@@ -49,6 +50,8 @@ class Sizing:
     """Attributes that become variables."""
     solved: Solved = ""
     """Which of pads, smaller pads and what is added around a kernel becomes a sum or difference of the other two."""
+    pointwise: bool = False
+    """Whether kernels of one pixel stay such, and with them strides of 1 and pads of 0."""
     found: dict[str, Size] = field(default_factory=dict)
     values: dict[str, int] = field(default_factory=dict)
     attributes: dict[tuple[str, Any], Any] = field(default_factory=dict)
@@ -63,6 +66,11 @@ class Sizing:
         name = f"d{len(self.values):03}"
         self.values[name] = value
         return symbol(name)
+
+    def source(self, shape: Sequence[int]) -> Dims:
+        """New sizes of a tensor."""
+        fixed = self.pointwise and len(shape) == 4 and tuple(shape[2:]) == (1, 1)
+        return tuple(1 if fixed and k >= 2 else self.fresh(d) for k, d in enumerate(shape))
 
     def resolved(self, size: Size) -> Size:
         """The size with everything that is known substituted."""
@@ -143,6 +151,10 @@ class Sizing:
         """The operator with symbolic attributes, and the sizes of its result."""
         rule = _RULES.get(type(operator), _pointwise if operator.pointwise else _plain)
         general = rule(self, operator, types, [self.dims(d) for d in dims])
+        scales: Sequence[Any] = general.scales if isinstance(general, Resize) else ()
+        if any(isinstance(s, Expression) for s in scales):
+            axes = zip(scales, self.dims(dims[0]), strict=True)
+            return general, tuple(d * s if isinstance(s, Expression) else d for s, d in axes)
         operands = [TensorType(DTYPE, self.dims(d)) for d in dims]
         try:
             return general, general.infer(*operands).dims
@@ -182,7 +194,7 @@ class Sizing:
 
     def attribute(self, name: str, value: Any) -> Any:
         """The attribute's value: sizes named after its variable where it is loose."""
-        if name not in self.loose:
+        if name not in self.loose or (self.pointwise and value == _TRIVIAL.get(name)):
             return value
         if (name, value) not in self.attributes:
             variable = f"{_LETTERS[name]}{len(self.attributes)}"
@@ -211,7 +223,8 @@ class Sizing:
                     self.summed |= {str(size).partition(".")[0] for size in (*one, *other)}
 
 
-_LETTERS = {"strides": "s", "pads": "p", "kernel_shape": "k", "group": "g", "around": "a"}
+_TRIVIAL = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
+_LETTERS = {"strides": "s", "pads": "p", "kernel_shape": "k", "group": "g", "around": "a", "scales": "t"}
 
 
 def _numerators(one: Size, other: Size) -> tuple[Size, Size]:
@@ -289,6 +302,14 @@ def _conv(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims
         sizing.unify(w[0], sizing.fresh(sizing.concrete(w[0]) // given["group"]) * group)
     loose = {k: sizing.attribute(k, given[k]) for k in ("strides", "pads")}
     return Conv(**{**given, **loose, "group": group})
+
+
+def _resize(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], _dims: Sequence[Dims]) -> Operator:
+    """Axes that change do so by variables; which places are read does not matter to the sizes."""
+    given = operator.attributes()
+    loose = sizing.attribute("scales", tuple(map(round, given["scales"])))
+    both = zip(given["scales"], loose, strict=True)
+    return Resize(**{**given, "scales": tuple(v if isinstance(v, Expression) and s != 1.0 else s for s, v in both)})
 
 
 def _pad(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], _dims: Sequence[Dims]) -> Operator:
@@ -372,5 +393,6 @@ _RULES: Mapping[type[Operator], Callable[[Sizing, Operator, Sequence[TensorType]
     Conv: _conv,
     Slice: _slice,
     Pad: _pad,
+    Resize: _resize,
     Reshape: _reshape,
 }

@@ -180,9 +180,10 @@ class Table:
 
     def _combinations(self, cost: int) -> Iterator[tuple[int, tuple[Key, ...], list[_Pairs]]]:
         """For each template and kinds of operands: sets of operand tuples."""
-        groups = self._groups()
+        kinds = {constants: self._groups(constants) for constants in (False, True)}
         sharing = self._sharing(cost)
         for t, template in enumerate(self.chosen.templates):
+            groups = kinds[template.constants]
             if template.arity == 1:
                 for key, of in groups.items():
                     if cost - 1 in of and accepted(self.chosen, template, (key,)):
@@ -200,11 +201,12 @@ class Table:
                 if found:
                     yield t, keys, found
 
-    def _groups(self) -> dict[Key, dict[int, Array]]:
-        """The values that any template may read, by kind and cost."""
+    def _groups(self, constants: bool) -> dict[Key, dict[int, Array]]:
+        """The values that any template may read, by kind and cost; constants are among them only on request."""
         numbers: dict[Key, dict[int, list[int]]] = {}
+        left_out = {"parameter"} if constants else {"parameter", "constant"}
         for number, v in enumerate(self.values):
-            if v.template >= 0 or self.chosen.sources[v.arguments[0]].kind != "parameter":
+            if v.template >= 0 or self.chosen.sources[v.arguments[0]].kind not in left_out:
                 numbers.setdefault((v.type, v.weight), {}).setdefault(v.cost, []).append(number)
         return {k: {c: np.array(n, dtype=np.int32) for c, n in of.items()} for k, of in numbers.items()}
 

@@ -7,7 +7,7 @@ of its own.  `taso` has the 26 templates and 20 inputs of TASO's generator; `def
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from taso_py.errors import UsageError
@@ -59,6 +59,8 @@ class Template:
     weights: tuple[bool | None, ...] = ()
     """Of each operand whether it must be computed from weights alone (True), must not be (False), or may (None)."""
     relu: bool = False
+    constants: bool = True
+    """Whether its operands may be constants."""
     given: tuple[str, ...] = ()
     """Sources that are its further operands, always."""
     whole: str = ""
@@ -313,6 +315,8 @@ def _default() -> TemplateSet:
         *_inputs("x", "activation", (2, 4), 2),
         *_inputs("w", "weight", (4, 4), 2),
         *_inputs("i", "activation", (2, 4, 6, 6), 2),
+        *_inputs("y", "activation", (2, 8), 2),
+        *_inputs("j", "activation", (2, 8, 6, 6), 1),
         *_inputs("k", "weight", (4, 4, 3, 3), 2),
         *_inputs("p", "weight", (4, 4, 1, 1), 2),
         *_inputs("h", "weight", (4, 4, 1, 3), 1),
@@ -322,7 +326,7 @@ def _default() -> TemplateSet:
         *_inputs("b", "weight", (4,), 2),
         *_inputs("s", "scalar", (), 1),
         *(Source(name, name, "parameter", (4,)) for name in _STATISTICS),
-        *_CONSTANTS[1:3],
+        *_CONSTANTS[:3],
     ]
     strided = [
         _template(f"conv{h}x{w}s{stride}{padding[0]}", "Conv", 2, _conv((h, w), stride, padding), weights=_CONV_KINDS)
@@ -331,7 +335,27 @@ def _default() -> TemplateSet:
         for padding in ("same", "valid")
         if (h, w) == (3, 3) or padding == "same"
     ]
-    pools = [
+    linear = [
+        _template("matmul", "MatMul", 2, _matrices),
+        _template("add", "Add", 2, _same),
+        _template("mul", "Mul", 2, _same),
+        _template("scale", "Mul", 2, _scaled),
+        _template("bias", "Add", 2, _per_channel),
+        _template("gain", "Mul", 2, _per_channel),
+    ]
+    moves = [
+        _template("shift", "Add", 2, _per_row),
+        _template("outer", "Mul", 2, _per_output, weights=(True, True)),
+        _template("column4", "Reshape", 1, _column(4), weights=(True,)),
+        _template("column2", "Reshape", 1, _column(2), weights=(True,)),
+        *_joins(8),
+        *_cuts(8),
+        _template("transpose", "Transpose", 1, _ranked(2, perm=(1, 0))),
+        _template("enlarge3", "Pad", 1, _enlarge, weights=(True,)),
+    ]
+    of_activations = [
+        _template("batchnorm", "BatchNormalization", 1, _normalised, given=_STATISTICS),
+        *(_template(name.lower(), name, 1, _tensor) for name in ("Relu", "Sigmoid", "Tanh", "Gelu", "Exp", "Neg")),
         _template("avgpool3", "AveragePool", 1, _pool(3)),
         _template("avgpool2s2", "AveragePool", 1, _pool(2, 2, "valid")),
         _template("avgpool3c", "AveragePool", 1, _pool(3, count_include_pad=1)),
@@ -339,38 +363,21 @@ def _default() -> TemplateSet:
         _template("maxpool5", "MaxPool", 1, _pool(5)),
         _template("maxpool2s2", "MaxPool", 1, _pool(2, 2, "valid")),
         _template("globalavgpool", "GlobalAveragePool", 1, _ranked(4)),
-    ]
-    functions = [
-        _template(name.lower(), name, 1, _tensor) for name in ("Relu", "Sigmoid", "Tanh", "Gelu", "Exp", "Neg")
-    ]
-    templates = [
-        _template("matmul", "MatMul", 2, _matrices),
-        _template("add", "Add", 2, _same),
-        _template("mul", "Mul", 2, _same),
-        _template("scale", "Mul", 2, _scaled),
-        _template("bias", "Add", 2, _per_channel),
-        _template("gain", "Mul", 2, _per_channel),
-        _template("shift", "Add", 2, _per_row),
-        _template("outer", "Mul", 2, _per_output, weights=(True, True)),
-        _template("column4", "Reshape", 1, _column(4), weights=(True,)),
-        _template("column2", "Reshape", 1, _column(2), weights=(True,)),
-        _template("batchnorm", "BatchNormalization", 1, _normalised, weights=(False,), given=_STATISTICS),
-        *functions,
-        *strided,
-        *pools,
-        _template("resize2", "Resize", 1, _ranked(4, scales=(1.0, 1.0, 2.0, 2.0), **_NEAREST), weights=(False,)),
-        *_joins(8),
-        *_cuts(8),
-        _template("transpose", "Transpose", 1, _ranked(2, perm=(1, 0))),
+        _template("resize2", "Resize", 1, _ranked(4, scales=(1.0, 1.0, 2.0, 2.0), **_NEAREST)),
         _template("nhwc", "Transpose", 1, _ranked(4, perm=(0, 2, 3, 1))),
         _template("nchw", "Transpose", 1, _ranked(4, perm=(0, 3, 1, 2))),
         _template("softmax", "Softmax", 1, _ranked(2, axis=1)),
         _template("reducesum", "ReduceSum", 1, _ranked(2, axes=(1,), keepdims=1)),
         _template("reducemean", "ReduceMean", 1, _ranked(4, axes=(2, 3), keepdims=1)),
-        _template("enlarge3", "Pad", 1, _enlarge, weights=(True,)),
-        _template("pad1", "Pad", 1, _ranked(4, pads=(0, 0, 1, 1, 0, 0, 1, 1)), weights=(False,)),
+        _template("pad1", "Pad", 1, _ranked(4, pads=(0, 0, 1, 1, 0, 0, 1, 1))),
         _template("heads", "Reshape", 1, _heads),
         _template("unheads", "Reshape", 1, lambda x: {"shape": (x[0], x[1] * x[2])} if len(x) == 3 else None),
+    ]
+    with_constants = {"matmul", "conv3x3s1s", "add", "gain"}
+    templates = [
+        *(replace(t, constants=t.name in with_constants) for t in [*linear, *strided]),
+        *(replace(t, constants=False) for t in moves),
+        *(replace(t, constants=False, weights=(False,)) for t in of_activations),
     ]
     return TemplateSet("default", tuple(sources), tuple(templates))
 

@@ -12,7 +12,7 @@ import numpy as np
 from taso_py.errors import TypingError
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import Pointwise, round_attributes, single
-from taso_py.ops.meaning import Number, Scalar, add, apply, mul
+from taso_py.ops.meaning import Number, Scalar, add, apply, div, mul
 from taso_py.ops.operator import AttributeValue, Constant, Given, OnnxCall, Reading, Writing
 
 _LOWEST, _HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
@@ -107,6 +107,17 @@ class Softplus(Pointwise):
 
     onnx: ClassVar[str] = "Softplus"
     function: ClassVar[str] = "softplus"
+
+
+@dataclass(frozen=True)
+class Softsign(Pointwise):
+    """out = x / (1 + |x|)."""
+
+    onnx: ClassVar[str] = "Softsign"
+
+    def scalar(self, *arguments: Scalar) -> Scalar:
+        (x,) = arguments
+        return div(x, add(Number(1.0), apply("abs", x)))
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,11 @@ def forget() -> None:
         memory.clear()
 
 
+def ordered(guards: Iterable[Guard]) -> list[Guard]:
+    """Guards in the order of their text: what a proof does must not depend on the order of a set."""
+    return sorted(guards, key=str) if isinstance(guards, set | frozenset) else list(guards)
+
+
 @dataclass(slots=True)
 class Context:
     """Guards that are taken to hold; ``bounds`` has the extents of index variables: 0 <= i < extent."""
@@ -134,7 +139,7 @@ class Context:
 
     def and_(self, guards: Iterable[Guard], bounds: Mapping[str, Size] | None = None) -> Context:
         """The context with more assumptions."""
-        more = tuple(g for g in guards if g.decided is not True and g not in self.assumptions)
+        more = tuple(g for g in ordered(guards) if g.decided is not True and g not in self.assumptions)
         if not more and not bounds:
             return self
         everything = {**self.bounds, **(bounds or {})}

@@ -10,7 +10,7 @@ from fractions import Fraction
 import z3
 
 from taso_py.graph.sizes import Expression, Size, Symbol, floor_divide, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, between, replaced
+from taso_py.prove.arithmetic import Context, Guard, Unprovable, between, ordered, replaced
 from taso_py.prove.encoding import Encoder
 from taso_py.prove.normal import Term, floors
 from taso_py.prove.simplify import linear, solved
@@ -63,7 +63,7 @@ def counted(place: Place, unit: int, encoder: Encoder) -> z3.ArithRef:
     if place.bound:
         raise Unprovable(f"a bound variable cannot be eliminated: {', '.join(b for b, _ in place.bound)}")
     whole = int(place.coefficient * unit)
-    return z3.If(z3.And(*map(encoder.guard, place.guards)), z3.IntVal(whole), z3.IntVal(0))
+    return z3.If(z3.And(*map(encoder.guard, ordered(place.guards))), z3.IntVal(whole), z3.IntVal(0))
 
 
 def covered(place: Place, others: Sequence[Place], context: Context) -> bool:
@@ -81,7 +81,7 @@ def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iter
     """Guards that imply that the place is read: its variables eliminated, or replaced by values that could do."""
     guards, left = eliminated(place)
     if not left:
-        yield list(guards)
+        yield ordered(guards)
         return
     yield from _tried(guards, left)
     names = [b for b, _ in place.bound]
@@ -90,7 +90,7 @@ def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iter
             continue
         values: Mapping[str, Size] = {b: symbol(c) for b, c in zip(names, group, strict=True)}
         ranges = [g for b, e in place.bound for g in between(values[b], e)]
-        yield [*ranges, *(g.map(values) for g in place.guards)]
+        yield [*ranges, *(g.map(values) for g in ordered(place.guards))]
 
 
 def _tried(guards: frozenset[Guard], left: Sequence[tuple[str, Size]]) -> Iterator[list[Guard]]:
@@ -98,7 +98,7 @@ def _tried(guards: frozenset[Guard], left: Sequence[tuple[str, Size]]) -> Iterat
     candidates = [[0, e - 1, *_bounds_of(b, guards)] for b, e in left]
     for values in itertools.islice(itertools.product(*candidates), 60):
         chosen: Mapping[str, Size] = {b: v for (b, _), v in zip(left, values, strict=True)}
-        yield [g.map(chosen) for g in guards]
+        yield [g.map(chosen) for g in ordered(guards)]
 
 
 def _cut_at(place: Place) -> Iterator[tuple[Guard, Guard]]:
@@ -132,7 +132,7 @@ def eliminated(place: Place) -> tuple[frozenset[Guard], list[tuple[str, Size]]]:
         guards |= set(between(symbol(name), extent))
     left: list[tuple[str, Size]] = []
     for name, extent in place.bound:
-        touching = [g for g in guards if name in symbols(g.value)]
+        touching = [g for g in ordered(guards) if name in symbols(g.value)]
         values = [solved(g.value, name) for g in touching]
         if any(v is None for v in values) or any(g.kind == "!=" for g in touching):
             left.append((name, extent))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Expression, Size, Symbol, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, step
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, ordered, replaced, step
 from taso_py.prove.normal import (
     ONE,
     Alternative,
@@ -80,7 +80,7 @@ def _simplified(term: Term, context: Context) -> list[Term]:
 def _tidied(term: Term, inner: Context) -> Term | None:
     """The term with evident guards dropped; None when it vanishes."""
     guards: list[Guard] = []
-    for g in term.guards:
+    for g in ordered(term.guards):
         g = inner.reduced(Guard(tidied(g.value, inner), g.kind))
         if g.decided is False:
             return None
@@ -89,7 +89,10 @@ def _tidied(term: Term, inner: Context) -> Term | None:
     if any(g.negated in guards for g in guards):
         return None
     guards = _pinned(guards)
-    factors = tuple(Factor(f.head, tuple(tidied(i, inner) for i in f.index), f.power) for f in term.factors)
+    same = _equal_places(guards)
+    factors = tuple(
+        Factor(f.head, tuple(tidied(replaced(i, same), inner) for i in f.index), f.power) for f in term.factors
+    )
     coefficient, kept = term.coefficient, []
     for f in factors:
         if f.head.kind == "integer" and isinstance(f.index[0], int):
@@ -101,10 +104,21 @@ def _tidied(term: Term, inner: Context) -> Term | None:
     return Term(coefficient, powers(kept), term.bound, frozenset(guards)) if coefficient else None
 
 
+def _equal_places(guards: Iterable[Guard]) -> dict[str, Size]:
+    """An index of the result that an equation gives in terms of others: factors are read at one place of both."""
+    for g in guards:
+        names = sorted(n for n in symbols(g.value) if n.startswith("i:")) if g.kind == "==" else []
+        for name in reversed(names):
+            value = solved(g.value, name)
+            if value is not None:
+                return {name: value}
+    return {}
+
+
 def _pinned(guards: Sequence[Guard]) -> list[Guard]:
     """a >= 0 and -a >= 0 as a == 0."""
     values = {g.value for g in guards if g.kind == ">="}
-    both = {v for v in values if -v in values}
+    both = sorted((v for v in values if -v in values), key=str)
     kept = [g for g in guards if g.kind != ">=" or g.value not in both]
     return [*kept, *(Guard(v, "==") for v in both if str(v) <= str(-v))]
 
@@ -155,7 +169,7 @@ def solved(value: Size, name: str, target: Size = 0) -> Size | None:
 def _placed(term: Term, name: str) -> tuple[Size, tuple[Guard, ...]] | None:
     """A bound variable that an equation pins: its value, and the guards that its range becomes."""
     extent = dict(term.bound)[name]
-    for g in term.guards:
+    for g in ordered(term.guards):
         value = solved(g.value, name) if g.kind == "==" else None
         if value is not None:
             return value, (Guard(value, ">="), Guard(extent - value - 1, ">="))
@@ -194,7 +208,7 @@ def _connected(
 ) -> list[tuple[list[tuple[str, Size]], frozenset[Guard]]]:
     """Bound variables in groups that no guard connects."""
     groups: list[tuple[set[str], set[Guard]]] = [({b}, set()) for b, _ in bound]
-    for g in guards:
+    for g in ordered(guards):
         touched = [group for group in groups if group[0] & symbols(g.value)]
         merged = (set().union(*(t[0] for t in touched)), {g}.union(*(t[1] for t in touched)))
         groups = [group for group in groups if group not in touched] + [merged]
@@ -297,8 +311,6 @@ class _Slots:
 
     def _inside(self, monomial: tuple[object, ...], coefficient: int, bound: frozenset[str]) -> Size:
         """A product of a bound variable and one from outside: the latter becomes a slot itself."""
-        from taso_py.prove.arithmetic import replaced
-
         whole: Size = Expression(((monomial, coefficient),))  # type: ignore[arg-type]
         names = sorted(n for n in symbols(whole) - bound if self._moves(n))
         return replaced(whole, {n: self._slot(symbol(n)) for n in names})

@@ -31,7 +31,8 @@ class Canonical:
     def of(canonical: RuleSet, cleanup: RuleSet) -> Canonical:
         """From the two rule files: laws of canonical.rules expand forwards and re-fuse backwards."""
         fusing = [rule.reversed() for rule in canonical if rule.arrow == "=="]
-        return Canonical(RuleIndex.of(canonical), RuleIndex.of([*cleanup, *fusing]))
+        definitions = [rule for rule in canonical if len(list(rule.left.applications())) == 1]
+        return Canonical(RuleIndex.of(definitions), RuleIndex.of([*cleanup, *fusing]))
 
     def expand(self, view: View, value: int, node: Node) -> Iterator[Expansion]:
         """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""
@@ -77,9 +78,15 @@ class Canonical:
         for compiled in self.tidying.at(view, value):
             for match in compiled.matches_at(view, value):
                 step = rewrite(view, match)
-                if step is not None:
+                if step is not None and not _in_a_circle(match, node, step.model.nodes.get(value)):
                     return step
         return None
+
+
+def _in_a_circle(match: Match, node: Node, after: Node | None) -> bool:
+    """Whether a composite was looked through only to be put together again."""
+    seen = dict(match.placed).get(match.outputs[0])
+    return seen != node and after is not None and type(after.operator) is type(node.operator)
 
 
 def bare(view: View) -> View:
