@@ -72,8 +72,7 @@ def _seeds(job: Job, rewriter: Rewriter, view: View, measured: bool) -> tuple[St
     if measured:
         found += _quick_search(job, rewriter, view, job.roofline.total(view.model))
     if job.options.rules:
-        deadline = _seed_deadline(job)
-        start = lowered(view, job.library.canonical, job.roofline, deadline)
+        start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
             written_out = View.of(start.model, rewriter.canonical.expand, view.read_constant)
             states = _quick_search(job, rewriter, written_out, start.cost)
@@ -82,7 +81,9 @@ def _seeds(job: Job, rewriter: Rewriter, view: View, measured: bool) -> tuple[St
 
 
 def _quick_search(job: Job, rewriter: Rewriter, view: View, cost: float) -> tuple[State, ...]:
-    limits = replace(_limits(job), deadline=_seed_deadline(job), patience=_SEED_PATIENCE, patience_s=0.0)
+    limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
+    if job.options.race:  # without timing the same states are reached on every machine
+        limits = replace(limits, deadline=_seed_deadline(job))
     search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
     return search.run(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
 

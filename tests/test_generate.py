@@ -16,7 +16,7 @@ from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.field import P, fingerprints, kernel
 from taso_py.generate.generalise import rules
 from taso_py.generate.merge import merged
-from taso_py.generate.pairs import VARIABLE, Law, Terms, Tree
+from taso_py.generate.pairs import CONSTANT, VARIABLE, Law, Terms, Tree
 from taso_py.generate.settle import settle
 from taso_py.generate.table import Table
 from taso_py.generate.templates import SETS
@@ -167,6 +167,32 @@ def test_scales_of_a_resize_become_variables_and_kernels_of_one_pixel_stay(repla
     (rule,) = outcome.rules
     assert "scales=[1.0, 1.0, m, n]" in rule.text()
     assert "x[q, (g r), t, i], y[(g j), r, 1, 1]" in rule.text()
+
+
+def test_cuts_of_two_tensors_at_one_place_are_cuts_of_their_sum(replay: Replay) -> None:
+    """The halves are of equal size in the enumeration and need not be in general."""
+    x, y = variable(2, 8), variable(2, 8, number=1)
+    cut, plus = in_default("split11"), in_default("add")
+    outcome = settle(rules(((plus, (cut, x), (cut, y)), (cut, (plus, x, y))), DEFAULT), replay)
+    assert [rule.text().partition("\n")[2] for rule in outcome.rules] == [
+        "  Add(Slice(x, axes=[rank(a)], starts=[m], ends=[m + n], steps=[1]), "
+        "Slice(y, axes=[rank(a)], starts=[m], ends=[m + n], steps=[1]))\n"
+        "  == Slice(Add(x, y), axes=[rank(a)], starts=[m], ends=[m + n], steps=[1])\n"
+        "  for x[*a, m + n, *b], y[*a, m + n, *b]\n"
+    ]
+
+
+def test_a_constant_matrix_of_one_number_may_be_left_out(replay: Replay) -> None:
+    eye = (CONSTANT, [source.name for source in DEFAULT.sources].index("eye"))
+    scales, matrix = variable(4), variable(4, 4)
+    diagonal = (in_default("gain"), eye, scales)
+    law: Law = (
+        (in_default("matmul"), diagonal, matrix),
+        (in_default("outer"), matrix, (in_default("column2"), scales)),
+    )
+    outcome = settle(rules(law, DEFAULT), replay)
+    (rule,) = outcome.rules
+    assert rule.text().endswith("when m >= 2\n")
 
 
 def test_pads_of_an_enlarged_kernel_are_related_to_those_of_the_kernel() -> None:

@@ -83,13 +83,15 @@ def generate(
         rules = job.run()
     write_text(output, text_of(settings, job.figures, rules), force=force or resume)
     seconds = time.perf_counter() - start
-    emit(_as_json(job, output, seconds) if as_json else _as_text(job, output, seconds, show_unknown))
+    count = len(rules)
+    emit(_as_json(job, output, count, seconds) if as_json else _as_text(job, output, count, seconds, show_unknown))
 
 
-def _as_json(job: Job, output: Path, seconds: float) -> str:
+def _as_json(job: Job, output: Path, rules: int, seconds: float) -> str:
     found = {
         "schema": 1,
         "output": str(output),
+        "rules": rules,
         **asdict(job.figures),
         "seconds": round(seconds, 1),
         "undecided": [{"law": law, "why": why} for law, why in job.unknown],
@@ -97,14 +99,14 @@ def _as_json(job: Job, output: Path, seconds: float) -> str:
     return json.dumps(found, indent=2)
 
 
-def _as_text(job: Job, output: Path, seconds: float, show_unknown: bool) -> str:
+def _as_text(job: Job, output: Path, rules: int, seconds: float, show_unknown: bool) -> str:
     f = job.figures
     lines = [f"{law}  # {why}\n" for law, why in job.unknown] if show_unknown else []
     lines += [
         f"{f.applications:,} applications, {f.values:,} values, {f.pairs:,} equal pairs, {f.laws:,} laws",
         f"{f.candidates:,} candidates: {f.proved:,} proved, {f.refuted:,} refuted, {f.unknown:,} undecided, "
         f"{f.derivable:,} follow from simpler ones",
-        f"{output}: {f.proved - f.minimised:,} rules, all proved for all sizes; {f.minimised:,} more follow from them "
+        f"{output}: {rules:,} rules, all proved for all sizes; {f.minimised:,} more follow from them "
         f"({seconds:.0f} s)",
     ]
     return "\n".join(lines)

@@ -36,13 +36,26 @@ def sized(rule: Rule) -> bool:
 
 
 def _plain(rule: Rule) -> bool:
-    """Whether every name in a sum or product of the left side also stands there alone, so that matching binds it."""
+    """Whether matching binds every name of the left side: it stands somewhere alone, or is what a sum has besides."""
     attributes = [e for a in rule.left.applications() for _, e in a.attributes]
     axes = [axis for d in rule.declarations for axis in d.axes if d.variable in rule.left.variables()]
     items = [i for e in attributes for i in (e.items if isinstance(e, Listing) else (e,))]
-    alone = {i.name for i in (*items, *axes) if isinstance(i, Name)}
-    alone |= {name for axis in axes if isinstance(axis, Product) for name in _names(axis)}
-    return all(_names(e) <= alone for e in (*items, *axes) if isinstance(e, Binary))
+    bound = {i.name for i in (*items, *axes) if isinstance(i, Name)}
+    bound |= {name for axis in axes if isinstance(axis, Product) for name in _names(axis)}
+    for sum_ in (a for a in axes if isinstance(a, Binary)):
+        rest = _summands(sum_) - bound
+        bound |= rest if len(rest) == 1 else set()
+    return all(_names(e) <= bound for e in (*items, *axes) if isinstance(e, Binary))
+
+
+def _summands(axis: AttributeExpression | Axis) -> set[str]:
+    """The names of a sum of names; none for anything else."""
+    if isinstance(axis, Name):
+        return {axis.name}
+    if isinstance(axis, Binary) and axis.operation == "+":
+        left, right = _summands(axis.left), _summands(axis.right)
+        return left | right if left and right and not left & right else set()
+    return set()
 
 
 def _names(expression: AttributeExpression | Axis) -> set[str]:

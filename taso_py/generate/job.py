@@ -229,11 +229,13 @@ class Job:
         follow = [r for r, a in zip(rules, answers, strict=True) if a is True]
         kept = {r.name: r for r in rules}
         left_out: list[Rule] = []
-        for rule in sorted(follow, key=_useless, reverse=True):
+        self.progress.phase("leaving out", len(follow))
+        for done, rule in enumerate(sorted(follow, key=_useless, reverse=True), start=1):
             rest = Rules.of(r for n, r in kept.items() if n != rule.name)
             if follows(rule, rest):
                 del kept[rule.name]
                 left_out.append(rule)
+            self.progress.update(done=done, candidates=len(kept))
         final = Rules.of(kept.values())
         kept.update({r.name: r for r in left_out if not follows(r, final)})
         self.figures.minimised = len(rules) - len(kept)

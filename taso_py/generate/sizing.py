@@ -93,7 +93,7 @@ class Sizing:
         one, other = self.resolved(one), self.resolved(other)
         if one == other:
             return
-        for this, that in ((one, other), (other, one)):
+        for this, that in sorted(((one, other), (other, one)), key=lambda pair: _single(pair[0]) or "", reverse=True):
             name = _single(this)
             if name is not None and name.startswith("d") and (isinstance(that, int) or name not in symbols(that)):
                 self.found[name] = that
@@ -117,7 +117,8 @@ class Sizing:
         for names in itertools.permutations(mine, len(theirs)):
             found: dict[str, Size] = {old: symbol(new) for old, new in zip(theirs, names, strict=True)}
             if substitute(other, found) == one:
-                return found
+                # The older name stays: `_terms` goes by the order of the names.
+                return {max(pair): symbol(min(pair)) for pair in zip(theirs, names, strict=True)}
         return None
 
     def _solution(self, one: Size, other: Size) -> dict[str, Size] | None:
