@@ -28,6 +28,8 @@ _PATIENCE_SHARE = 0.3
 """Part of the search's time without a gain that it takes as well: what was given to it may be used."""
 _SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.2, 20
 """States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
+_WRITTEN_OUT_SHARE = 0.6
+"""The share of a search on the graph written out, which is larger and begins further from the end."""
 _SEEKING = 0.85
 """Part of the search's time in which states are sought; the rest is for simplifying the best one."""
 _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
@@ -65,32 +67,29 @@ def log_trace(job: Job, found: Found) -> None:
 def _seeds(job: Job, rewriter: Rewriter, view: View, measured: bool) -> tuple[State, ...]:
     """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end.
 
-    Rules from files also start from the graph with its composite operators written out: the library has rules for
-    composites, other rules may have none.
+    Rules from files start from the graph with its composite operators written out, where there are such: the library
+    has rules for composites, other rules may have none.
     """
-    found: list[State] = []
-    if measured:
-        found += _quick_search(job, rewriter, view, job.roofline.total(view.model))
     if job.options.rules:
         start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
             written_out = View.of(start.model, rewriter.canonical.expand, view.read_constant)
-            states = _quick_search(job, rewriter, written_out, start.cost)
-            found += [replace(state, trace=(*start.trace, *state.trace)) for state in states]
-    return tuple(found)
+            states = _quick_search(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE, saving_first=True)
+            return tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states)
+    return _quick_search(job, rewriter, view, job.roofline.total(view.model), _SEED_SHARE) if measured else ()
 
 
-def _quick_search(job: Job, rewriter: Rewriter, view: View, cost: float) -> tuple[State, ...]:
+def _quick_search(
+    job: Job, rewriter: Rewriter, view: View, cost: float, share: float, *, saving_first: bool = False
+) -> tuple[State, ...]:
     limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
     if job.options.race:  # without timing the same states are reached on every machine
-        limits = replace(limits, deadline=_seed_deadline(job))
-    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
+        now = time.monotonic()
+        limits = replace(limits, deadline=now + share * max(0.0, job.deadline(SEARCH_SHARE) - now))
+    search = Backtracking(
+        rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job), saving_first=saving_first
+    )
     return search.run(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
-
-
-def _seed_deadline(job: Job) -> float:
-    now = time.monotonic()
-    return now + _SEED_SHARE * max(0.0, job.deadline(SEARCH_SHARE) - now)
 
 
 def _limits(job: Job) -> Limits:

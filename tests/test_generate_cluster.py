@@ -85,7 +85,7 @@ def _the_generators_file(cluster: Any) -> None:
 
     there = Job(settings, ray=cluster.address, progress=Saboteur())
     found = there.run()
-    assert phases[-2:] == ["proving", "minimising"]
+    assert phases[-3:] == ["proving", "minimising", "leaving out"]
     assert text_of(settings, there.figures, found) == expected
 
 

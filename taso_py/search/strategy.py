@@ -13,6 +13,7 @@ from typing import Any
 from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.model import Model
+from taso_py.rules.term import Application, Side, Term, Variable
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Applied, Matches, Outcome, Rewriter, Site, live_size
 from taso_py.search.view import View
@@ -130,6 +131,8 @@ class Backtracking:
     roofline: Roofline
     limits: Limits
     file_growth: Callable[[Model], float] = lambda model: 0.0
+    saving_first: bool = False
+    """Whether, among rules that were not tried yet, those that run fewer operators come before all others."""
     _seen: dict[int, list[Model]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
@@ -229,9 +232,15 @@ class Backtracking:
     def _open(self, state: State, barred: frozenset[str]) -> _Open:
         """The state with its groups in ascending order of promise: the last one is tried first."""
         groups = [g for g in self.rewriter.groups(state.matches) if g[0].rule.name not in barred]
-        untried = float("inf")
-        groups.sort(key=lambda g: (self._gains.get(g[0].rule.name, untried), len(g)))
+        groups.sort(key=lambda g: (self._promise(state, g[0]), len(g)))
         return _Open(state, list(groups))
+
+    def _promise(self, state: State, match: Match) -> float:
+        """What a rule gained so far; a rule that was not tried yet may gain anything."""
+        known = self._gains.get(match.rule.name)
+        if known is not None:
+            return known
+        return float("inf") if not self.saving_first or saved(match, state.view) > 0 else 0.0
 
     def _expand(self, first: State, opened: _Open) -> State | None:
         """The next move of a state: a rule at all its sites; where that does not pay, later its classes of sites."""
@@ -341,6 +350,23 @@ class Backtracking:
             return False
         known.append(model)
         return True
+
+
+def saved(match: Match, view: View) -> int:
+    """How many operators fewer run after a rewrite: those of constants are computed beforehand."""
+    constant = {name for name, value in match.binding.tensors.items() if value in view.values.constant}
+    left, right = (len(_running(side, constant)) for side in (match.rule.left, match.rule.right))
+    return left - right
+
+
+def _running(side: Side, constant: set[str]) -> set[Application]:
+    def names(term: Term) -> set[str]:
+        term = side.resolve(term)
+        if isinstance(term, Application):
+            return set[str]().union(*map(names, term.arguments))
+        return {term.name} if isinstance(term, Variable) else set()
+
+    return {a for a in side.applications() if names(a) - constant}
 
 
 def _priority(state: State) -> tuple[float, float, int]:
