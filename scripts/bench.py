@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -135,6 +135,14 @@ def assess(model: Path, name: str, runs: Sequence[ToolRun], reference: Path | No
     )
 
 
+TOOLS: Mapping[str, Callable[[Path, Path, Settings], ToolRun]] = {
+    "onnxsim": lambda model, output, _: run_onnxsim(model, output),
+    "onnxslim": lambda model, output, _: run_onnxslim(model, output),
+    "generated": lambda model, output, s: run_generated(model, output, threads=s.threads, options=s.options),
+}
+"""What may be run beside the library."""
+
+
 def bench_model(model: Path, settings: Settings) -> Row:
     """Run all tools on one model, then time their results."""
     name = model.stem
@@ -143,16 +151,7 @@ def bench_model(model: Path, settings: Settings) -> Row:
         return settings.out / f"{name}.{tool}.onnx"
 
     runs = [run_ours(model, target("superopt"), threads=settings.threads, options=settings.options)]
-    for tool in settings.tools:
-        match tool:
-            case "generated":
-                runs.append(
-                    run_generated(model, target(tool), threads=settings.threads, options=settings.options)
-                )
-            case "onnxsim":
-                runs.append(run_onnxsim(model, target(tool)))
-            case "onnxslim":
-                runs.append(run_onnxslim(model, target(tool)))
+    runs += [TOOLS[tool](model, target(tool), settings) for tool in settings.tools]
     for run in runs:
         click.echo(f"{name}: {run.tool} {run.failure or 'done'} ({run.seconds:.1f} s)", err=True)
     reference = zoo.reference_path(model)
@@ -190,7 +189,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--time-budget", type=float, default=120.0, show_default=True, help="Of each optimisation.")
 @click.option(
     "--tools", default=("onnxsim", "onnxslim"), show_default=True, multiple=True,
-    type=click.Choice(["onnxsim", "onnxslim", "generated"]), help="What is run beside the library (repeatable).",
+    type=click.Choice(list(TOOLS)), help="What is run beside the library (repeatable).",
 )
 @click.option("--extra", default="", help="More options for `superopt optimize`, in one quoted string.")
 def main(

@@ -30,18 +30,21 @@ STATISTICS = {f"{name}{k}": (4,) for name in "sbmv" for k in (1, 2, 3)}
 
 PLAIN_RULES = """
 rule scale-into-kernel:
-  Mul(Conv(x, w, strides=s, pads=p, group=g), a) => Conv(x, Mul(w, Reshape(a, shape=[o, 1, 1, 1])), strides=s, pads=p, group=g)
+  Mul(Conv(x, w, strides=s, pads=p, group=g), a)
+  => Conv(x, Mul(w, Reshape(a, shape=[o, 1, 1, 1])), strides=s, pads=p, group=g)
   for x[n, c, h, v], w[o, i, k, l], a[o, 1, 1]
 
 rule branches:
-  Add(Conv(x, w), Conv(x, v, pads=[1, 1, 1, 1])) => Conv(x, Add(v, Pad(w, pads=[0, 0, 1, 1, 0, 0, 1, 1])), pads=[1, 1, 1, 1])
+  Add(Conv(x, w), Conv(x, v, pads=[1, 1, 1, 1]))
+  => Conv(x, Add(v, Pad(w, pads=[0, 0, 1, 1, 0, 0, 1, 1])), pads=[1, 1, 1, 1])
   for x[n, c, h, u], w[o, c, 1, 1], v[o, c, 3, 3]
 
 rule image-as-branch:
   Add(Conv(x, w, pads=[1, 1, 1, 1]), Mul(x, a))
-  => Conv(x, Add(w, Mul(Pad(Reshape(Eye(size=c), shape=[c, c, 1, 1]), pads=[0, 0, 1, 1, 0, 0, 1, 1]), a)), pads=[1, 1, 1, 1])
+  => let k = Pad(Reshape(Eye(size=c), shape=[c, c, 1, 1]), pads=[0, 0, 1, 1, 0, 0, 1, 1]) in
+     Conv(x, Add(w, Mul(k, a)), pads=[1, 1, 1, 1])
   for x[n, c, h, u], w[c, c, 3, 3], a[c, 1, 1]
-"""  # noqa: E501
+"""
 
 
 def block() -> onnx.ModelProto:
@@ -90,6 +93,11 @@ def test_three_branches_become_one_convolution_by_rules_without_composites(tmp_p
     result = taso_py.optimize(block(), rules=(rules,), race=False, cache=None)
     assert Counter(n.op_type for n in result.model.graph.node) == Counter({"Conv": 1, "Relu": 1})
     assert {r.name for r in result.rules} >= {"batchnorm-affine", "scale-into-kernel", "branches", "image-as-branch"}
+    result.save(tmp_path / "out.onnx")
+    result.save_certificate(tmp_path / "steps.json")
+    certified = taso_py.certify(block(), tmp_path / "out.onnx", tmp_path / "steps.json")
+    assert certified.largest_ulp <= 1
+    assert {law.name for law in certified.rules} >= {"batchnorm-affine", "channel-shift-last", "image-as-branch"}
 
 
 @pytest.mark.parametrize("rules", [None, ()])

@@ -136,11 +136,10 @@ class Form:
         """The rule's name of a size or attribute variable, given in the order of first use."""
         if internal not in self.names:
             taken = set(self.names.values())
-            options = [*wished, *_SIZES] if wished else list(_SIZES)
             if wished:
                 options = [wished, *(f"{wished}{k}" for k in range(2, 9))]
             else:
-                options = [c for c in options if c not in "spgk"] + [f"n{k}" for k in range(2, 40)]
+                options = [c for c in _SIZES if c not in "spgk"] + [f"n{k}" for k in range(2, 40)]
             self.names[internal] = next(o for o in options if o not in taken)
         return self.names[internal]
 

@@ -29,7 +29,7 @@ class Canonical:
 
     @staticmethod
     def of(canonical: RuleSet, cleanup: RuleSet) -> Canonical:
-        """From the two rule files: laws of canonical.rules expand forwards and re-fuse backwards."""
+        """From the two rule files: laws of one operator in canonical.rules expand, and every == re-fuses backwards."""
         fusing = [rule.reversed() for rule in canonical if rule.arrow == "=="]
         definitions = [rule for rule in canonical if len(list(rule.left.applications())) == 1]
         return Canonical(RuleIndex.of(definitions), RuleIndex.of([*cleanup, *fusing]))
