@@ -74,21 +74,17 @@ def _seeds(job: Job, rewriter: Rewriter, view: View, measured: bool) -> tuple[St
         start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
             written_out = View.of(start.model, rewriter.canonical.expand, view.read_constant)
-            states = _quick_search(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE, saving_first=True)
+            states = _quick_search(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)
             return tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states)
     return _quick_search(job, rewriter, view, job.roofline.total(view.model), _SEED_SHARE) if measured else ()
 
 
-def _quick_search(
-    job: Job, rewriter: Rewriter, view: View, cost: float, share: float, *, saving_first: bool = False
-) -> tuple[State, ...]:
+def _quick_search(job: Job, rewriter: Rewriter, view: View, cost: float, share: float) -> tuple[State, ...]:
     limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
     if job.options.race:  # without timing the same states are reached on every machine
         now = time.monotonic()
         limits = replace(limits, deadline=now + share * max(0.0, job.deadline(SEARCH_SHARE) - now))
-    search = Backtracking(
-        rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job), saving_first=saving_first
-    )
+    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
     return search.run(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
 
 

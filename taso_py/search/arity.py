@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from itertools import count
+from itertools import combinations, count
 from typing import Any
 
 from taso_py.graph.model import Node
 from taso_py.graph.types import TensorType
+from taso_py.ops.elementwise import Add, Sum
 from taso_py.ops.layout import Split
 from taso_py.ops.operator import Operator
 from taso_py.ops.slicing import Slice
@@ -23,6 +24,9 @@ from taso_py.rules.unify import Binding
 from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
+
+_PAIRED = 8
+"""Most summands of which any two are looked at as added first."""
 
 
 def expanding_laws(operator: Operator, operands: Sequence[TensorType]) -> tuple[Rule, ...]:
@@ -40,8 +44,16 @@ def _alike(operator: Operator, operands: Sequence[TensorType]) -> bool:
 @lru_cache(maxsize=4096)
 def _nesting_laws(operator: Operator, operands: int, alike: bool) -> tuple[Rule, ...]:
     left = _call(operator, (f"x{k}" for k in range(operands)))
-    sides = (f"{left} => {_nested(e, operator)}" for e in operator.expand(operands))
+    nested = (*operator.expand(operands), *_pairs_first(operator, operands))
+    sides = (f"{left} => {_nested(e, operator)}" for e in nested)
     return tuple(_law(operator, side, operands, alike) for side in sides)
+
+
+def _pairs_first(operator: Operator, operands: int) -> Iterator[tuple[Operator, tuple[Any, ...]]]:
+    """A sum in which two summands are added first, for any two."""
+    if isinstance(operator, Sum) and 3 <= operands <= _PAIRED:
+        for pair in combinations(range(operands), 2):
+            yield operator, ((Add(), pair), *(k for k in range(operands) if k not in pair))
 
 
 def _law(operator: Operator, sides: str, operands: int, alike: bool) -> Rule:
@@ -110,6 +122,41 @@ def flatten(view: View, value: int) -> Rewrite | None:
     law = _flat_law(node.operator, tuple(widths), alike)
     match = next(matcher(law).matches_on(view, (value,)), None)
     return None if match is None else rewrite(view, match)
+
+
+def gathered(view: View, value: int) -> Rewrite | None:
+    """Three or more summands of one shape as one Sum, where nothing else needs the sums of some: any two can meet."""
+    names = (f"x{k}" for k in count())
+
+    def tree(term: int, user: int | None) -> str:
+        operands = _summands(view, term)
+        if operands is None or (user is not None and view.users.get(term, ()) != (user,)):
+            return next(names)
+        return _call(Add(), (tree(i, term) for i in operands))
+
+    law = _sum_law(tree(value, None))
+    match = None if law is None else next(matcher(law).matches_on(view, (value,)), None)
+    return None if match is None else rewrite(view, match)
+
+
+def _summands(view: View, value: int) -> tuple[int, ...] | None:
+    """The operands of an addition that broadcasts nothing."""
+    node = view.model.nodes.get(value)
+    if node is None or not isinstance(node.operator, Add) or value in view.values.constant:
+        return None
+    operands = tuple(i for i in node.inputs if i is not None)
+    types = {view.model.type(i) for i in (value, *operands)}
+    return operands if len(types) == 1 and all(t.known for t in types) else None
+
+
+@lru_cache(maxsize=1024)
+def _sum_law(nested: str) -> Rule | None:
+    """``nested``: additions of x0, x1, ... in this order; None: fewer than three summands."""
+    summands = nested.count("x")
+    if summands < 3:
+        return None
+    flat = _call(Sum(), (f"x{k}" for k in range(summands)))
+    return _law(Sum(), f"{nested} => {flat}", summands, alike=True)
 
 
 def split_of_slices(view: View, value: int) -> Rewrite | None:

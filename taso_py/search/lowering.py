@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from taso_py.cost.roofline import Roofline
 from taso_py.rules.rule import Rule
+from taso_py.search.arity import gathered
 from taso_py.search.canonical import Canonical, nothing
 from taso_py.search.index import RuleIndex
-from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import Exhaustive, State
+from taso_py.search.moves import Later, Rewriter, Site
+from taso_py.search.rewriter import Rewrite
+from taso_py.search.strategy import Exhaustive, State, Step
 from taso_py.search.view import View
 
 _PASSES = 8
@@ -32,7 +35,26 @@ def lowered(view: View, laws: Iterable[Rule], roofline: Roofline, deadline: floa
         found = search.run(now, cost, lambda: time.monotonic() > deadline, lambda count, best: None)
         if not found.states:
             break
-        trace = (*(state.trace if state is not None else ()), *found.states[0].trace)
-        state = State(found.states[0].view, {}, found.states[0].cost, found.states[0].cost, trace)
+        earlier = state.trace if state is not None else ()
+        state = replace(found.states[0], trace=(*earlier, *found.states[0].trace))
         now = state.view
-    return state
+    return _with_sums(now, state, roofline)
+
+
+def _with_sums(view: View, state: State | None, roofline: Roofline) -> State | None:
+    """Sums of sums written as one: two summands that a rule puts together need not stand side by side."""
+    steps: list[Rewrite] = []
+    start = view.model
+    for value, _ in reversed(list(start.order())):  # the whole sum before its parts
+        step = gathered(view, value)
+        if step is not None:
+            steps.append(step)
+            view = view.after(step.model)
+    if not steps:
+        return state
+    trace, before = (state.trace, state.cost) if state is not None else ((), roofline.total(start))
+    cost = roofline.total(view.model)
+    sites = tuple(Site(step.rule, step.outputs) for step in steps)
+    applied = tuple(step.matches for step in steps)
+    last = Step(steps[0].rule, sites, (), before, cost, view.model, applied=applied)
+    return State(view, Later(None), cost, cost, (*trace, last))

@@ -7,7 +7,7 @@ chains of pairwise merges climb a hill first.  Every step is the application of 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from taso_py.graph.model import Model
@@ -70,6 +70,19 @@ class _Log:
 Matches = dict[int, tuple[Match, ...]]
 
 
+@dataclass(slots=True)
+class Later:
+    """Matches that are sought when they are first asked for: most tables that a search builds lead nowhere."""
+
+    seek: Callable[[], Matches] | None
+    found: Matches = field(default_factory=dict)
+
+    def __call__(self) -> Matches:
+        if self.seek is not None:
+            self.found, self.seek = self.seek(), None
+        return self.found
+
+
 @dataclass(frozen=True, slots=True)
 class Rewriter:
     """The rules of a search, ready to be matched: by the operator of their first output."""
@@ -96,6 +109,13 @@ class Rewriter:
     def all_matches(self, view: View) -> Matches:
         """Every match in a table."""
         return self.matches(view, [*view.model.nodes, *view.owners])
+
+    def later(self, view: View, parent: tuple[View, Later] | None = None) -> Later:
+        """Every match in a table, found when it is asked for; from the matches in the ``parent`` that it came from."""
+        if parent is None:
+            return Later(lambda: self.all_matches(view))
+        before, known = parent
+        return Later(lambda: self.matches_after(before, known(), view))
 
     def matches_after(self, before: View, known: Matches, after: View) -> Matches:
         """Every match in ``after``: those of ``before`` that still stand, and new ones near what changed."""

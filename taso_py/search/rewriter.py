@@ -10,6 +10,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.elementwise import Identity
 from taso_py.rules.build import Builder
 from taso_py.search.matcher import Match
+from taso_py.search.topology import closes_cycle, ranks_after, without_dead
 from taso_py.search.view import View
 
 
@@ -60,9 +61,11 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
         aliases.update(change.aliases)
     changed = _rebind_users(view.model, new, aliases)
     changed = {v: n for v, n in changed.items() if view.model.nodes.get(v) != n}
-    if not any(v in view.model.nodes for v in changed) or _closes_cycle(view.model, changed):
+    if not any(v in view.model.nodes for v in changed):
         return None
-    after = _live(view.model.rebind(changed))
+    if ranks_after(view.ranks(), changed) is None and closes_cycle(view.model, changed):
+        return None
+    after = without_dead(view.model, changed, view.users)
     return Rewrite(after, frozenset(v for v in changed if v in after.nodes), tuple(matches))
 
 
@@ -144,41 +147,3 @@ def _rebind_users(model: Model, new: dict[int, Node], aliases: Mapping[int, int]
         if output in roots:
             changed[output] = Node(Identity(), (final(output),))
     return changed
-
-
-def _closes_cycle(model: Model, changed: Mapping[int, Node]) -> bool:
-    """Whether a changed id now depends on itself (depth-first over the changed table)."""
-    state: dict[int, int] = {}
-    for start in changed:
-        stack = [(start, False)]
-        while stack:
-            value, leaving = stack.pop()
-            if leaving:
-                state[value] = 2
-                continue
-            seen = state.get(value)
-            if seen == 2:
-                continue
-            if seen == 1:
-                return True
-            state[value] = 1
-            stack.append((value, True))
-            node = changed.get(value) or model.nodes.get(value)
-            for i in node.inputs if node else ():
-                if i is not None:
-                    if state.get(i) == 1:
-                        return True
-                    if state.get(i) != 2:
-                        stack.append((i, False))
-    return False
-
-
-def _live(model: Model) -> Model:
-    reachable = model.reachable()
-    return Model(
-        model.values,
-        {v: n for v, n in model.nodes.items() if v in reachable},
-        model.roots,
-        model.outputs,
-        model.opset,
-    )

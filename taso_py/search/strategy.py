@@ -13,9 +13,8 @@ from typing import Any
 from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.model import Model
-from taso_py.rules.term import Application, Side, Term, Variable
 from taso_py.search.matcher import Match
-from taso_py.search.moves import Applied, Matches, Outcome, Rewriter, Site, live_size
+from taso_py.search.moves import Applied, Later, Outcome, Rewriter, Site, live_size
 from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
@@ -58,7 +57,7 @@ class State:
     """A table that the search has reached."""
 
     view: View = field(compare=False)
-    matches: Matches = field(compare=False)
+    matches: Later = field(compare=False)
     cost: float
     estimate: float
     """Roofline seconds; breaks ties between equal costs."""
@@ -111,10 +110,10 @@ _KEPT = 256
 
 @dataclass(slots=True)
 class _Open:
-    """A state in the queue, and the groups of matches that it has not tried yet."""
+    """A state in the queue, and the groups of matches that it has not tried yet; None: it has not been looked at."""
 
     state: State
-    groups: list[Sequence[Match]]
+    groups: list[Sequence[Match]] | None = None
 
 
 @dataclass(slots=True)
@@ -131,8 +130,6 @@ class Backtracking:
     roofline: Roofline
     limits: Limits
     file_growth: Callable[[Model], float] = lambda model: 0.0
-    saving_first: bool = False
-    """Whether, among rules that were not tried yet, those that run fewer operators come before all others."""
     _seen: dict[int, list[Model]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
@@ -144,7 +141,7 @@ class Backtracking:
         A search that has ended begins again without one of the rules that its best state used: a first move
         that gains can lead away from a better end, and all that lies behind the others was pruned.
         """
-        first = State(start, self.rewriter.all_matches(start), start_cost, self.roofline.total(start.model))
+        first = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
         reached: tuple[State, ...] = ()
         best = first
         waiting: list[frozenset[str]] = [frozenset()]
@@ -179,8 +176,7 @@ class Backtracking:
         self._is_new(first.model)
         counter = itertools.count()
         reached = _ranked([s for s in (self._priced(first, seed) for seed in seeds) if s is not None])
-        opened = [self._open(state, barred) for state in (first, *reached)]
-        queue = [(*_priority(o.state), next(counter), o) for o in opened if o.groups]
+        queue = [(*_priority(state), next(counter), _Open(state)) for state in (first, *reached)]
         heapq.heapify(queue)
         best = min([first, *reached], key=_priority)
         idle, since = 0, time.monotonic()
@@ -191,7 +187,9 @@ class Backtracking:
             *_, parent = heapq.heappop(queue)
             if parent.state is not first and parent.state.cost >= self.limits.alpha * best.cost:
                 continue
-            child = self._expand(first, parent)
+            if parent.groups is None:
+                parent.groups = self._groups(parent.state, barred)
+            child = self._expand(first, parent.state, parent.groups) if parent.groups else None
             if parent.groups:
                 heapq.heappush(queue, (*_priority(parent.state), next(counter), parent))
             if child is None:
@@ -201,9 +199,8 @@ class Backtracking:
             reached = _ranked([*reached, child])[:_KEPT]
             if _priority(child) < _priority(best):
                 best, idle, since = child, 0, time.monotonic()
-            fresh = self._open(child, barred)
-            if fresh.groups and child.cost < self.limits.alpha * best.cost:
-                heapq.heappush(queue, (*_priority(child), next(counter), fresh))
+            if child.cost < self.limits.alpha * best.cost:
+                heapq.heappush(queue, (*_priority(child), next(counter), _Open(child)))
             report(self._built, min(best.cost, best_before.cost))
         return reached, StopReason.SATURATED
 
@@ -229,29 +226,21 @@ class Backtracking:
         waited = time.monotonic() - since >= self.limits.patience_s
         return StopReason.STALLED if idle >= self.limits.patience and waited else None
 
-    def _open(self, state: State, barred: frozenset[str]) -> _Open:
-        """The state with its groups in ascending order of promise: the last one is tried first."""
-        groups = [g for g in self.rewriter.groups(state.matches) if g[0].rule.name not in barred]
-        groups.sort(key=lambda g: (self._promise(state, g[0]), len(g)))
-        return _Open(state, list(groups))
+    def _groups(self, state: State, barred: frozenset[str]) -> list[Sequence[Match]]:
+        """What may be done to a state, in ascending order of promise: the last one is tried first."""
+        groups = [g for g in self.rewriter.groups(state.matches()) if g[0].rule.name not in barred]
+        # A rule that was not tried yet may gain anything.
+        return sorted(groups, key=lambda g: (self._gains.get(g[0].rule.name, float("inf")), len(g)))
 
-    def _promise(self, state: State, match: Match) -> float:
-        """What a rule gained so far; a rule that was not tried yet may gain anything."""
-        known = self._gains.get(match.rule.name)
-        if known is not None:
-            return known
-        return float("inf") if not self.saving_first or saved(match, state.view) > 0 else 0.0
-
-    def _expand(self, first: State, opened: _Open) -> State | None:
+    def _expand(self, first: State, state: State, groups: list[Sequence[Match]]) -> State | None:
         """The next move of a state: a rule at all its sites; where that does not pay, later its classes of sites."""
-        matches = opened.groups.pop()
-        state = opened.state
+        matches = groups.pop()
         outcome = self.rewriter.apply(state.view, matches, _ROUNDS)
         if outcome is None or not self._is_new(outcome.view.model):
             return None
         classes = self.rewriter.classes(matches)
         if not self._admissible(state, outcome):
-            opened.groups[:0] = classes if len(classes) > 1 else []
+            groups[:0] = classes if len(classes) > 1 else []
             return None
         estimate = self.cost.difference(first.model, outcome.view.model)
         if estimate is None:
@@ -263,7 +252,7 @@ class Backtracking:
             if better is not None:
                 refined, (outcome, estimate) = True, better
             elif won:
-                opened.groups[:0] = classes if len(classes) > 1 else []
+                groups[:0] = classes if len(classes) > 1 else []
         return self._reached(first, state, matches, outcome, estimate, refined=refined)
 
     def _reached(
@@ -284,7 +273,7 @@ class Backtracking:
         step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice, applied)
         return State(
             after,
-            self.rewriter.matches_after(state.view, state.matches, after),
+            self.rewriter.later(after, (state.view, state.matches)),
             cost,
             state.estimate + self.roofline.difference(state.model, after.model),
             (*state.trace, step),
@@ -311,7 +300,7 @@ class Backtracking:
         state = first
         for step in steps:
             wanted = {o for site in step.sites for o in site.outputs}
-            found = [m for ms in state.matches.values() for m in ms if m.rule.name == step.rule]
+            found = [m for ms in state.matches().values() for m in ms if m.rule.name == step.rule]
             found = [m for m in found if m.choice == step.choice and wanted & set(m.outputs)]
             outcome = self.rewriter.apply(state.view, found, _ROUNDS) if found else None
             if outcome is None:
@@ -352,23 +341,6 @@ class Backtracking:
         return True
 
 
-def saved(match: Match, view: View) -> int:
-    """How many operators fewer run after a rewrite: those of constants are computed beforehand."""
-    constant = {name for name, value in match.binding.tensors.items() if value in view.values.constant}
-    left, right = (len(_running(side, constant)) for side in (match.rule.left, match.rule.right))
-    return left - right
-
-
-def _running(side: Side, constant: set[str]) -> set[Application]:
-    def names(term: Term) -> set[str]:
-        term = side.resolve(term)
-        if isinstance(term, Application):
-            return set[str]().union(*map(names, term.arguments))
-        return {term.name} if isinstance(term, Variable) else set()
-
-    return {a for a in side.applications() if names(a) - constant}
-
-
 def _priority(state: State) -> tuple[float, float, int]:
     """Cheapest first, then by the roofline, then by the shorter trace; sums are compared to a tenth of a nanosecond."""
     return round(state.cost, 10), round(state.estimate, 10), len(state.trace)
@@ -400,10 +372,10 @@ class Exhaustive:
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
         """One state: the table after all rules had their turn once."""
-        state = State(start, self.rewriter.all_matches(start), start_cost, self.roofline.total(start.model))
+        state = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
         built = 0
         for name in self.rewriter.index.names():
-            found = [m for matches in state.matches.values() for m in matches if m.rule.name == name]
+            found = [m for matches in state.matches().values() for m in matches if m.rule.name == name]
             outcome = self.rewriter.apply(state.view, found) if found else None
             if outcome is None:
                 continue
@@ -412,7 +384,7 @@ class Exhaustive:
             step = Step(name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied)
             state = State(
                 after,
-                self.rewriter.matches_after(state.view, state.matches, after),
+                self.rewriter.later(after, (state.view, state.matches)),
                 cost,
                 cost,
                 (*state.trace, step),

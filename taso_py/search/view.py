@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from taso_py.errors import TypingError
 from taso_py.graph.model import Model, Node, Opaque, Values
+from taso_py.search.topology import Ranks, ranks_after, ranks_of
 
 if TYPE_CHECKING:
     from taso_py.search.matcher import Match
@@ -56,6 +57,8 @@ class View:
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
     inner: dict[int, Node] = field(default_factory=dict)
     by_operator: dict[type, tuple[int, ...]] = field(default_factory=dict)
+    ranked: Ranks | None = None
+    """Ranks of the table's ids once they were asked for."""
 
     @staticmethod
     def of(model: Model, expander: Expander, read_constant: ConstantReader) -> View:
@@ -70,6 +73,12 @@ class View:
     def values(self) -> Values:
         """What is known of the ids."""
         return self.model.values
+
+    def ranks(self) -> Ranks:
+        """A number for each id of the table, above those of the operands of its node."""
+        if self.ranked is None:
+            self.ranked = ranks_of(self.model)
+        return self.ranked
 
     def looking_through(self, given: Mapping[int, tuple[Expansion, ...]]) -> View:
         """The same table with just these expansions of just these values; the first of several owns what they share."""
@@ -103,9 +112,10 @@ class View:
         gone = [(v, n) for v, n in old.items() if new.get(v) is not n]
         for value, node in gone:
             view._leave(value, node)
-        for value, node in new.items():
-            if old.get(value) is not node:
-                view._enter(value, node)
+        entering = {v: n for v, n in new.items() if old.get(v) is not n}
+        for value, node in entering.items():
+            view._enter(value, node)
+        view.ranked = None if self.ranked is None else ranks_after(self.ranked, entering)
         view._restore([value for value, _ in gone if value not in new])
         return view
 

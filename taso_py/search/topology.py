@@ -1,0 +1,102 @@
+"""What a rewrite does to a table as a graph, told from what it changes: the rest is not walked through again.
+
+``Ranks`` number the ids of a table so that every node's number is above those of its operands; sources lie below all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from taso_py.graph.model import Model, Node
+
+Ranks = Mapping[int, float]
+
+_SOURCE = -1.0
+"""Rank of what has no node."""
+
+
+def ranks_of(model: Model) -> Ranks:
+    """Ranks of a table's reachable ids."""
+    return {value: float(k) for k, (value, _) in enumerate(model.order())}
+
+
+def ranks_after(ranks: Ranks, changed: Mapping[int, Node]) -> Ranks | None:
+    """Ranks of a table in which the ``changed`` ids have these nodes; None when ids would have to change places.
+
+    Ids keep their rank, and new ones lie between what they need and what needs them.
+    """
+    operands = {value: [i for i in node.inputs if i is not None] for value, node in changed.items()}
+    new = {value: [i for i in below if i in changed and i not in ranks] for value, below in operands.items()}
+    new = {value: below for value, below in new.items() if value not in ranks}
+    try:
+        order = list(TopologicalSorter(new).static_order())
+    except CycleError:
+        return None
+    kept = [value for value in changed if value in ranks]
+    ceilings = dict.fromkeys(order, math.inf)
+    for value in (*kept, *reversed(order)):
+        top = ranks[value] if value in ranks else ceilings[value]
+        for i in operands[value]:
+            if i in ceilings:
+                ceilings[i] = min(ceilings[i], top)
+    after = dict(ranks)
+    for value in order:
+        low = max((after.get(i, _SOURCE) for i in operands[value]), default=_SOURCE)
+        after[value] = (low + min(ceilings[value], low + 2)) / 2
+        if not low < after[value] < ceilings[value]:
+            return None
+    in_order = all(after.get(i, _SOURCE) < after[value] for value in kept for i in operands[value])
+    return after if in_order else None
+
+
+def without_dead(model: Model, changed: Mapping[int, Node], users: Mapping[int, Iterable[int]]) -> Model:
+    """The table with the ``changed`` nodes in place, less what no root needs any more.
+
+    Every node of ``model`` is needed, and ``users`` holds at least the direct users of each of its ids.
+    """
+    nodes = dict(model.nodes)
+    nodes.update(changed)
+    users_now: dict[int, list[int]] = {}
+    for value, node in changed.items():
+        for i in node.inputs:
+            if i is not None:
+                users_now.setdefault(i, []).append(value)
+    roots = set(model.roots)
+    doubtful = [*changed, *(i for v in changed if v in model.nodes for i in model.nodes[v].inputs if i is not None)]
+    while doubtful:
+        value = doubtful.pop()
+        if value not in nodes or value in roots:
+            continue
+        by = (*users.get(value, ()), *users_now.get(value, ()))
+        if not any(user in nodes and value in nodes[user].inputs for user in by):
+            doubtful.extend(i for i in nodes.pop(value).inputs if i is not None)
+    return Model(model.values, nodes, model.roots, model.outputs, model.opset)
+
+
+def closes_cycle(model: Model, changed: Mapping[int, Node]) -> bool:
+    """Whether a changed id now depends on itself (depth-first over the changed table)."""
+    state: dict[int, int] = {}
+    for start in changed:
+        stack = [(start, False)]
+        while stack:
+            value, leaving = stack.pop()
+            if leaving:
+                state[value] = 2
+                continue
+            seen = state.get(value)
+            if seen == 2:
+                continue
+            if seen == 1:
+                return True
+            state[value] = 1
+            stack.append((value, True))
+            node = changed.get(value) or model.nodes.get(value)
+            for i in node.inputs if node else ():
+                if i is not None:
+                    if state.get(i) == 1:
+                        return True
+                    if state.get(i) != 2:
+                        stack.append((i, False))
+    return False
