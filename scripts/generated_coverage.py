@@ -19,18 +19,14 @@ import click
 import numpy as np
 
 from taso_py.generate.derive import Rewriting, Rules, met
+from taso_py.generate.explain import Nodes
 from taso_py.generate.field import fingerprints
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
 from taso_py.generate.table import Key, Value, accepted
 from taso_py.generate.templates import Source
 from taso_py.generate.work import Space, grown, last_parts
-from taso_py.graph.model import Node, Values
 from taso_py.graph.types import TensorType
-from taso_py.ops.activations import Relu
-from taso_py.rules.build import Builder
 from taso_py.rules.library import load_file
-from taso_py.rules.term import Quantity, Side
-from taso_py.rules.unify import Binding
 
 
 @dataclass(slots=True)
@@ -148,46 +144,6 @@ class Classes:
         type_ = self.terms.type(tree)
         known = table.index.get((type_, found))
         return self.last.get((type_, found)) if known is None else self.terms.tree(known)
-
-
-@dataclass(slots=True)
-class Nodes:
-    """Graphs as nodes over one table of values."""
-
-    terms: Terms
-    values: Values = field(default_factory=Values)
-    nodes: dict[int, Node] = field(default_factory=dict)
-    places: dict[Tree, int] = field(default_factory=dict)
-
-    def add(self, tree: Tree) -> int:
-        """The value of a graph."""
-        if tree not in self.places:
-            self.places[tree] = self._added(tree)
-        return self.places[tree]
-
-    def _added(self, tree: Tree) -> int:
-        if tree[0] == VARIABLE:
-            return self.values.new(self.terms.type(tree))
-        if tree[0] == CONSTANT:
-            source = self.terms.chosen.sources[tree[1]]
-            assert source.build is not None
-            term = source.build([Quantity(d) for d in source.shape])
-            builder = Builder(self.values, Binding(), Side((), (term,)), "float32")
-            last = builder.output(term)
-            self.nodes.update(builder.nodes)
-            return last
-        operands = tuple(self.add(t) for t in tree[1:])
-        template = self.terms.chosen.templates[tree[0]]
-        operator = template.at([self.values.types[o] for o in operands])
-        assert operator is not None
-        value = self._interned(Node(operator, operands))
-        return self._interned(Node(Relu(), (value,))) if template.relu else value
-
-    def _interned(self, node: Node) -> int:
-        types = [self.values.types[i] for i in node.inputs if i is not None]
-        value = self.values.intern(node, node.operator.infer(*types))
-        self.nodes[value] = node
-        return value
 
 
 @click.command(help=__doc__)

@@ -195,6 +195,33 @@ def test_a_constant_matrix_of_one_number_may_be_left_out(replay: Replay) -> None
     assert rule.text().endswith("when m >= 2\n")
 
 
+def test_a_factor_for_each_channel_is_a_convolution_of_as_many_groups(replay: Replay) -> None:
+    """The product of groups and outputs of each is the number of groups: there is one output for each."""
+    image, factors = variable(2, 4, 6, 6), variable(4, 1, 1)
+    law: Law = (
+        (in_default("conv1x1s1s"), image, (in_default("column4"), factors)),
+        (in_default("gain"), image, factors),
+    )
+    outcome = settle(rules(law, DEFAULT), replay)
+    assert [rule.text().partition("\n")[2] for rule in outcome.rules] == [
+        "  Conv(x, Reshape(y, shape=[g, 1, 1, 1]), group=g)\n  == Mul(x, y)\n  for x[m, g, n, q], y[g, 1, 1]\n"
+    ]
+
+
+@pytest.mark.parametrize("merged_first", [True, False])
+def test_groups_are_merged_in_pairs(merged_first: bool, replay: Replay) -> None:
+    image, kernels = variable(2, 8, 6, 6), variable(4, 4, 3, 3)
+    blocks = (CONSTANT, [source.name for source in DEFAULT.sources].index("blocks"))
+    conv, twice = in_default("conv3x3s2s"), (in_default("concat4d1"), kernels, kernels)
+    grouped, merged = (conv, image, kernels), (conv, image, (in_default("masked"), twice, blocks))
+    outcome = settle(rules((merged, grouped) if merged_first else (grouped, merged), DEFAULT), replay)
+    assert outcome.fate == "proved"
+    (rule,) = outcome.rules
+    assert rule.arrow == "=="
+    assert "group=2 * g" in rule.text()
+    assert "for x[q, (g 2 n), r, t], y[(g 2 m), n, i, j]" in rule.text()
+
+
 def test_pads_of_an_enlarged_kernel_are_related_to_those_of_the_kernel() -> None:
     law: Law = (
         (template("conv3x3"), IMAGE, (template("enlarge3"), SMALL)),

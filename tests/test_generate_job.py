@@ -77,6 +77,26 @@ def test_a_run_that_is_resumed_ends_with_the_same_file(tmp_path: Path) -> None:
     assert run(*names, checkpoint=checkpoint)[1] == whole
 
 
+def test_pairs_that_lower_rules_explain_are_left_out_and_nothing_is_lost(
+    products: tuple[Job, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a last level of millions of pairs most are left out; here the same is asked of a small one."""
+    monkeypatch.setattr("taso_py.generate.job._MANY", 0)
+    checkpoint = Checkpoint(tmp_path / "steps")
+    checkpoint.begin({}, resume=False)
+    job, text = run(*PRODUCTS, most=3, workers=2, checkpoint=checkpoint)
+    assert job.figures.laws < products[0].figures.laws / 2
+    assert job.figures.pairs == products[0].figures.pairs
+    for name, content in (("few", text), ("all", products[1])):
+        (tmp_path / f"{name}.rules").write_text(content)
+    few = Rules.of(load_file(tmp_path / "few.rules"))
+    single = [rule for rule in load_file(tmp_path / "all.rules") if len(rule.left.outputs) == 1]
+    assert [rule.text() for rule in single if not derivable(rule, few)] == []
+    for lost in sorted((tmp_path / "steps").glob("*1-*"))[::2]:  # of the second stage
+        lost.unlink()
+    assert run(*PRODUCTS, most=3, checkpoint=checkpoint)[1] == text
+
+
 def test_a_large_run_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taso_py.generate.job.LARGE", 10)
     with pytest.raises(UsageError, match=r"operators are about \d+ applications .*--force"):

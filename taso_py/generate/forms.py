@@ -81,7 +81,7 @@ class Form:
         if step.source[0] == CONSTANT:
             build = self.typed.chosen.sources[step.source[1]].build
             assert build is not None
-            return build([self.size(d) for d in self.typed.sizing.dims(self.typed.dims[place])])
+            return build.term([self.size(d) for d in self.typed.factors[place]])
         return self.variable(place)
 
     def variable(self, place: int) -> Variable:
@@ -153,9 +153,11 @@ class Form:
         """One declared axis; a product is written as factors, the group first."""
         if not isinstance(size, int) and len(size.terms) == 1:
             (monomial, coefficient), *_ = size.terms
-            if coefficient == 1 and len(monomial) > 1 and all(isinstance(a, str) for a in monomial):
-                ordered = sorted(map(str, monomial), key=lambda a: (not a.startswith("g"), a))
-                return Product(tuple(Name(self.name(a, _group(a))) for a in ordered))
+            if coefficient > 0 and len(monomial) > 1 and all(isinstance(a, str) for a in monomial):
+                names = [Name(self.name(a, _group(a))) for a in sorted(map(str, monomial)) if not _group(a)]
+                groups = [Name(self.name(a, "g")) for a in sorted(map(str, monomial)) if _group(a)]
+                number = [Quantity(coefficient)] if coefficient > 1 else []
+                return Product((*groups, *number, *names))
         return self.size(size)
 
     @property

@@ -7,7 +7,7 @@ what is derivable is judged against the rules of earlier batches only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,8 +21,8 @@ from taso_py.generate.derive import Rules
 from taso_py.generate.direction import complexity
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import Law, last_collisions, size
-from taso_py.generate.table import Shard, Table
-from taso_py.generate.work import Space, begin, follows, last_parts
+from taso_py.generate.table import Collision, Shard, Table
+from taso_py.generate.work import Kind, Space, begin, follows, last_parts
 from taso_py.progress import Progress, SilentProgress
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
@@ -36,7 +36,10 @@ LARGE = 50_000_000
 """Applications from which on an enumeration must be asked for."""
 _BYTES, _BYTES_LAST = 4000, 60
 """Memory per application while it is kept as a value, and on the last level: operand numbers, fingerprint, sorting."""
-_BATCH, _LAWS = 96, 250
+_BATCH, _LAWS, _PAIRS = 96, 250, 5000
+"""Candidates, laws, and pairs of equal values that are dealt with together."""
+_MANY = 200_000
+"""Pairs of the last level from which on those are left out that the rules of the lower levels explain."""
 _ATTEMPTS = 3
 """How often a task is tried when its process, or its node, is lost."""
 _SECONDS = 600.0
@@ -86,13 +89,19 @@ class Job:
 
     def run(self) -> tuple[Rule, ...]:
         """The proved rules from which all others follow, in canonical order."""
-        table = self._grown()
         with self._crew(_SECONDS) as crew:
-            laws = self._laws(table, crew)
-            del table
-            units = self._forms(laws, crew)
+            lower, last = self._collisions(self._grown(), crew)
+        rules: dict[str, Rule] = {}
+        stages = (lower, last) if len(last) > _MANY else ((*lower, *last),)
+        for number, collisions in enumerate(stages):
+            with self._crew(_SECONDS) as crew:
+                if number > 0:
+                    collisions = self._unexplained(collisions, rules.values(), crew)
+                units = self._forms(number, self._laws(number, collisions, crew), crew)
+            with self._crew(self.settings.limit_s) as crew:
+                rules = self._proved(number, units, rules, crew)
         with self._crew(self.settings.limit_s) as crew:
-            return self._minimised(self._proved(units, crew), crew)
+            return self._minimised(list(rules.values()), crew)
 
     def _crew(self, limit_s: float) -> AnyCrew:
         space = self.settings.space
@@ -123,17 +132,26 @@ class Job:
         if self.memory_limit is not None and gigabytes > self.memory_limit:
             raise UsageError(f"{text}, more than --memory-limit {self.memory_limit:g}: choose fewer --ops")
 
-    def _laws(self, table: Table, crew: AnyCrew) -> list[Law]:
+    def _collisions(self, table: Table, crew: AnyCrew) -> tuple[list[Collision], list[Collision]]:
+        """Pairs of equal values: those below the last level, and those of the last one."""
         parts = last_parts(table, self.settings.space.most)
-        prints = self._prints(parts, crew)
-        collisions, fresh = last_collisions(table, parts, prints)
-        collisions = [*table.collisions, *collisions]
+        collisions, fresh = last_collisions(table, parts, self._prints(parts, crew))
         self.figures.applications = table.applications + sum(map(len, parts))
         self.figures.values = len(table.values) + fresh
-        self.figures.pairs = len(collisions)
-        found = list(dict.fromkeys(self._steps("laws", "writing laws", collisions, crew, _laws_back)))
-        self.figures.laws = len(found)
-        general = self._steps("general", "generalising", found, crew, _laws_back)
+        self.figures.pairs = len(table.collisions) + len(collisions)
+        return table.collisions, collisions
+
+    def _unexplained(self, collisions: Sequence[Collision], rules: Iterable[Rule], crew: AnyCrew) -> list[Collision]:
+        """The pairs that do not follow from the rules of fewer operators in a few steps."""
+        groups = list(_batches(collisions, _PAIRS))
+        known = tuple(rule.text() for rule in rules)
+        answers = self._answers("unexplained", "explaining", groups, crew, further=(known,))
+        return [group[k] for group, numbers in zip(groups, answers, strict=True) for k in numbers]
+
+    def _laws(self, stage: int, collisions: Sequence[Collision], crew: AnyCrew) -> list[Law]:
+        found = list(dict.fromkeys(map(_law, self._steps("laws", "writing laws", collisions, crew, stage))))
+        self.figures.laws += len(found)
+        general = map(_law, self._steps("general", "generalising", found, crew, stage))
         distinct = {law for law in general if law is not None}
         laws = sorted(distinct, key=lambda law: (size(law[0]) + size(law[1]), repr(law)))
         return [*laws, *merged(laws, self.settings.space.chosen)]
@@ -153,49 +171,58 @@ class Job:
         ends = np.cumsum([len(p) for p in parts])
         return np.split(whole, ends[:-1])
 
-    def _steps(
-        self,
-        kind: str,
-        phase: str,
-        items: Sequence[Any],
-        crew: AnyCrew,
-        back: Callable[[Any], Any] = lambda x: x,
-    ) -> list[Any]:
-        """The answers for items that are independent of each other, kept in parts."""
+    def _steps(self, kind: Kind, phase: str, items: Sequence[Any], crew: AnyCrew, stage: int) -> Iterator[Any]:
+        """The answers for items that are independent of each other."""
         groups = list(_batches(items, _LAWS))
-        known = {k: self.checkpoint.get(f"{kind}-{k:05}") for k in range(len(groups))}
-        missing = [k for k, found in known.items() if found is None]
+        return (x for answer in self._answers(kind, phase, groups, crew, stage) for x in answer)
+
+    def _answers(
+        self,
+        kind: Kind,
+        phase: str,
+        groups: Sequence[Sequence[Any]],
+        crew: AnyCrew,
+        stage: int = 0,
+        further: tuple[Any, ...] = (),
+    ) -> list[Any]:
+        """The answers for groups of items, each kept under its number; ``further`` goes with every task."""
+        names = [f"{kind}{stage or ''}-{k:05}" for k in range(len(groups))]
+        known = [self.checkpoint.get(name) for name in names]
+        missing = [k for k, found in enumerate(known) if found is None]
         self.progress.phase(phase, len(missing))
-        tasks = [(kind, groups[k]) for k in missing]
+        tasks = [(kind, (groups[k], *further) if further else groups[k]) for k in missing]
         for done, (number, answer) in enumerate(crew.answers(tasks), start=1):
             known[missing[number]] = _answered(answer)
-            self.checkpoint.put(f"{kind}-{missing[number]:05}", known[missing[number]])
+            self.checkpoint.put(names[missing[number]], known[missing[number]])
             self.progress.update(done=done)
-        return [x for k in range(len(groups)) for x in back(known[k])]
+        return known
 
     # ---- rules -----------------------------------------------------------------------------------------------
 
-    def _forms(self, laws: Sequence[Law], crew: AnyCrew) -> list[Forms]:
+    def _forms(self, stage: int, laws: Sequence[Law], crew: AnyCrew) -> list[Forms]:
         """The forms of every law, laws of one most general form together, the simplest first."""
         units: dict[str, tuple[Rule, Forms]] = {}
-        for forms in self._steps("forms", "typing", laws, crew):
+        for forms in self._steps("forms", "typing", laws, crew, stage):
             if forms:
                 first = parse_rule(forms[0][0])
                 _, known = units.setdefault(first.id, (first, []))
                 known += [level for level in forms if level not in known]
-        self.figures.candidates = len(units)
+        self.figures.candidates += len(units)
         return [forms for _, forms in sorted(units.values(), key=lambda unit: complexity(unit[0]))]
 
-    def _proved(self, units: Sequence[Forms], crew: AnyCrew) -> list[Rule]:
-        """The rules that are proved and do not follow from those of earlier batches."""
-        rules: dict[str, Rule] = {}
+    def _proved(
+        self, stage: int, units: Sequence[Forms], before: Mapping[str, Rule], crew: AnyCrew
+    ) -> dict[str, Rule]:
+        """The rules ``before``, and by id those that are proved and do not follow from those of earlier batches."""
+        rules = dict(before)
         fates: Counter[str] = Counter()
         self.progress.phase("proving", len(units))
         for k, batch in enumerate(_batches(units, _BATCH)):
-            answers = self.checkpoint.get(f"proved-{k:05}")
+            name = f"proved{stage or ''}-{k:05}"
+            answers = self.checkpoint.get(name)
             if answers is None:
                 answers = self._batch(batch, tuple(r.text() for r in rules.values()), crew, k * _BATCH)
-                self.checkpoint.put(f"proved-{k:05}", answers)
+                self.checkpoint.put(name, answers)
             for forms, (fate, texts, why) in zip(batch, answers, strict=True):
                 fates[fate] += 1
                 for text in texts:
@@ -203,9 +230,9 @@ class Job:
                     rules.setdefault(rule.id, rule)
                 if fate == "unknown":
                     self.unknown.append((forms[0][0], why))
-        self.figures.proved, self.figures.refuted = fates["proved"], fates["refuted"]
-        self.figures.unknown, self.figures.derivable = fates["unknown"], fates["derivable"]
-        return list(rules.values())
+        for fate, count in fates.items():
+            setattr(self.figures, fate, getattr(self.figures, fate) + count)
+        return rules
 
     def _batch(
         self, units: Sequence[Forms], known: tuple[str, ...], crew: AnyCrew, before: int
@@ -268,9 +295,9 @@ def _answered(answer: Any) -> Any:
     return answer
 
 
-def _laws_back(laws: Any) -> list[Law | None]:
-    """Laws as JSON gives them back: lists are trees."""
-    return [None if law is None else (_tree(law[0]), _tree(law[1])) for law in laws]
+def _law(law: Any) -> Law | None:
+    """A law as JSON gives it back: lists are trees."""
+    return None if law is None else (_tree(law[0]), _tree(law[1]))
 
 
 def _tree(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from taso_py.prove.prover import prove
 from taso_py.prove.replay import Gap, Replay, Sampler
-from taso_py.prove.verdict import Proved
+from taso_py.prove.verdict import Proved, Refuted, Unknown, Verdict
 from taso_py.prove.verify import stages
 from taso_py.prove.witness import seed_of
 from taso_py.rules.rule import Rule
@@ -41,10 +41,20 @@ def settle(forms: Sequence[Sequence[Rule]], replay: Replay) -> Outcome:
             if isinstance(verdict, Proved) and verdict.limit is None:
                 proved.append(form)
             else:
-                why = why or f"{type(verdict).__name__.lower()}: {getattr(verdict, 'why', 'for bounded sizes only')}"
+                why = why or _why(verdict)
         if proved:
             return Outcome("proved", tuple(proved))
     return Outcome("unknown", why=why) if why else Outcome("refuted")
+
+
+def _why(verdict: Verdict) -> str:
+    match verdict:
+        case Proved():
+            return "proved for bounded sizes only"
+        case Refuted():
+            return "refuted by an instance that the random ones missed"
+        case Unknown(why):
+            return f"unknown: {why}"
 
 
 def survives(rule: Rule, replay: Replay) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from taso_py.errors import TypingError
+from taso_py.generate.equations import multiple, numerators, single, without_common_factors
 from taso_py.generate.templates import DTYPE
-from taso_py.graph.sizes import Expression, Floor, Size, floor_divide, substitute, symbol, symbols
+from taso_py.graph.sizes import Expression, Size, substitute, symbol, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.convolution import Conv
 from taso_py.ops.layout import Concat
@@ -90,17 +91,18 @@ class Sizing:
 
     def unify(self, one: Size, other: Size) -> None:
         """Makes two sizes equal; `Unsized` when that needs more than naming one by the other."""
-        one, other = self.resolved(one), self.resolved(other)
+        one, other = without_common_factors(self.resolved(one), self.resolved(other))
         if one == other:
             return
-        for this, that in sorted(((one, other), (other, one)), key=lambda pair: _single(pair[0]) or "", reverse=True):
-            name = _single(this)
+        for this, that in sorted(((one, other), (other, one)), key=lambda pair: single(pair[0]) or "", reverse=True):
+            name = single(this)
             if name is not None and name.startswith("d") and (isinstance(that, int) or name not in symbols(that)):
                 self.found[name] = that
                 return
-        alike = self._renaming(one, other) or self._solution(*_numerators(one, other))
+        alike = self._renaming(one, other) or self._solution(*numerators(one, other)) or self._grouping(one, other)
         if alike is not None:
             self.found.update(alike)
+            self.unify(one, other)
             return
         left, right = self._terms(one), self._terms(other)
         if len(left) != len(right) or len(left) < 2:
@@ -128,7 +130,7 @@ class Sizing:
             return None
         options: list[tuple[int, str, Size]] = []
         for monomial, coefficient in difference.terms:
-            name = _single(Expression(((monomial, 1),))) if monomial else None
+            name = single(Expression(((monomial, 1),))) if monomial else None
             if name is None or not name.startswith("d") or abs(coefficient) != 1:
                 continue
             rest = (symbol(name) * coefficient - difference) * coefficient
@@ -138,6 +140,15 @@ class Sizing:
             return None
         _, name, rest = max(options, key=lambda option: option[:2])
         return {name: rest}
+
+    def _grouping(self, one: Size, other: Size) -> dict[str, Size] | None:
+        """A number of groups in terms of another that divides it."""
+        names = [[n for n in sorted(symbols(size)) if n.startswith("g")] for size in (one, other)]
+        for a, b in itertools.product(*names):
+            for more, fewer in ((a, b), (b, a)):
+                if self.values[more] % self.values[fewer] == 0:
+                    return {more: symbol(fewer) * (self.values[more] // self.values[fewer])}
+        return None
 
     def _terms(self, size: Size) -> list[Size]:
         """The summands in the order in which their sizes came up."""
@@ -164,7 +175,7 @@ class Sizing:
 
     def _searched(self, operator: Operator, dims: Sequence[Dims]) -> Dims:
         """The result under the fewest equalities of sizes that the shape rule accepts."""
-        sizes = list(dict.fromkeys(d for ds in dims for d in self.dims(ds) if _single(d) is not None))
+        sizes = list(dict.fromkeys(d for ds in dims for d in self.dims(ds) if single(d) is not None))
         pairs = [(a, b) for a, b in itertools.combinations(sizes, 2) if self.concrete(a) == self.concrete(b)]
         pairs += [(d, self.concrete(d)) for d in sizes]
         for count in (1, 2):
@@ -181,7 +192,7 @@ class Sizing:
     def cut(self, size: Size, at: int) -> Size:
         """The place in a size that was ``at``: where two of its summands meet; one symbol becomes a sum."""
         size = self.resolved(size)
-        name = _single(size)
+        name = single(size)
         if name is not None:
             first = self.fresh(at)
             self.unify(size, first + self.fresh(self.values[name] - at))
@@ -228,30 +239,8 @@ _TRIVIAL = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 _LETTERS = {"strides": "s", "pads": "p", "kernel_shape": "k", "group": "g", "around": "a", "scales": "t"}
 
 
-def _numerators(one: Size, other: Size) -> tuple[Size, Size]:
-    """What is divided, where both sizes are the same but for what one division divides; else the sizes."""
-    mine, theirs = _division(one), _division(other)
-    if mine is None or theirs is None or mine[1:] != theirs[1:]:
-        return one, other
-    return mine[0], theirs[0]
 
 
-def _division(size: Size) -> tuple[Size, Size, Size] | None:
-    """The numerator, the denominator, and the rest of a size that is one division and something else."""
-    if isinstance(size, int):
-        return None
-    floors = [m[0] for m, c in size.terms if c == 1 and len(m) == 1 and isinstance(m[0], Floor)]
-    if len(floors) != 1:
-        return None
-    return floors[0].numerator, floors[0].denominator, size - Expression((((floors[0],), 1),))
-
-
-def _single(size: Size) -> str | None:
-    """The name of a size that is one symbol."""
-    if isinstance(size, int) or len(size.terms) != 1:
-        return None
-    (monomial, coefficient), *_ = size.terms
-    return str(monomial[0]) if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], str) else None
 
 
 def _plain(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], _dims: Sequence[Dims]) -> Operator:
@@ -299,7 +288,8 @@ def _conv(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], dims
     group = sizing.attribute("group", given["group"])
     x, w = dims[:2]
     sizing.unify(x[1], sizing.resolved(w[1]) * group)
-    if group != 1 and not _multiple(sizing.resolved(w[0]), group):
+    group = sizing.resolved(group)
+    if group != 1 and not multiple(sizing.resolved(w[0]), group):
         sizing.unify(w[0], sizing.fresh(sizing.concrete(w[0]) // given["group"]) * group)
     loose = {k: sizing.attribute(k, given[k]) for k in ("strides", "pads")}
     return Conv(**{**given, **loose, "group": group})
@@ -329,9 +319,6 @@ def around(pads: Amounts) -> Amounts | None:
     rest = (*pads[:2], *pads[half : half + 2])
     return None if half < 3 or any(rest) or not any(pads) else (*pads[2:half], *pads[half + 2 :])
 
-
-def _multiple(size: Size, group: Size) -> bool:
-    return floor_divide(size, group) * group == size
 
 
 def _slice(sizing: Sizing, operator: Operator, types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:

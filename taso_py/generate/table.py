@@ -22,7 +22,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.activations import Relu
 from taso_py.ops.operator import Operator
 from taso_py.rules.build import Builder
-from taso_py.rules.term import Quantity, Side
+from taso_py.rules.term import Side
 from taso_py.rules.unify import Binding
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -217,18 +217,25 @@ class Table:
 
     def _sharing(self, cost: int) -> dict[tuple[Key, Key], Array]:
         """Pairs of values that share operators and have ``cost`` - 1 together, by their kinds."""
+        found: dict[tuple[Key, Key], set[tuple[int, int]]] = {}
+
+        def pair(a: int, b: int) -> None:
+            one, other = self.values[a], self.values[b]
+            for x, y, i, j in ((one, other, a, b), (other, one, b, a)):
+                found.setdefault(((x.type, x.weight), (y.type, y.weight)), set()).add((i, j))
+
         users: dict[int, list[int]] = {}
         for number, v in enumerate(self.values):
             for node in v.nodes:
-                users.setdefault(node, []).append(number)
-        found: dict[tuple[Key, Key], set[tuple[int, int]]] = {}
+                if v.cost == cost - 1:
+                    pair(number, node)  # who has all operators himself shares all of the other's
+                elif v.cost < cost - 1:
+                    users.setdefault(node, []).append(number)
         for numbers in users.values():
-            for a, b in itertools.combinations_with_replacement(numbers, 2):
+            for a, b in itertools.combinations(numbers, 2):
                 one, other = self.values[a], self.values[b]
-                least = max(one.cost, other.cost)
-                if least < cost <= one.cost + other.cost and len(one.nodes | other.nodes) == cost - 1:
-                    for x, y, i, j in ((one, other, a, b), (other, one, b, a)):
-                        found.setdefault(((x.type, x.weight), (y.type, y.weight)), set()).add((i, j))
+                if cost <= one.cost + other.cost and len(one.nodes | other.nodes) == cost - 1:
+                    pair(a, b)
         return {keys: np.array(sorted(pairs), dtype=np.int32) for keys, pairs in found.items()}
 
     def canonical(self, shard: Shard) -> Shard:
@@ -299,7 +306,7 @@ def constant(source: Source) -> Array:
     """The residues [2, elements] of a constant."""
     assert source.build is not None
     values = Values()
-    term = source.build([Quantity(d) for d in source.shape])
+    term = source.build.enumerated()
     builder = Builder(values, Binding(), Side((), (term,)), DTYPE)
     last = builder.output(term)
     done: dict[int, Array] = {}

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from taso_py.errors import UsageError
+from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.ops.operator import Operator
-from taso_py.rules.term import Application, AttributeExpression, Listing, Quantity, Term
+from taso_py.rules.term import Application, AttributeExpression, Binary, Listing, Quantity, Term
 
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["activation", "weight", "scalar", "constant", "parameter"]
@@ -26,20 +27,30 @@ DTYPE = "float32"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An input, or with ``build`` a constant: the term that computes it from its sizes.
+class Construction:
+    """How a constant is computed from a few sizes: the term, and the shape that it has."""
 
-    Sources of one ``family`` may stand for each other.  ``fixed`` are the axes whose size belongs to the constant.
-    """
+    term: Callable[[Dims], Term]
+    shape: Callable[..., tuple[Size, ...]]
+    sizes: Shape
+    """What the sizes are in an enumeration."""
+    groups: int = 0
+    """How many of the sizes, from the first one on, are numbers of groups."""
+
+    def enumerated(self) -> Term:
+        """The term for those sizes."""
+        return self.term([Quantity(d) for d in self.sizes])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input, or with ``build`` a constant.  Sources of one ``family`` may stand for each other."""
 
     name: str
     family: str
     kind: Kind
     shape: Shape
-    build: Callable[[Dims], Term] | None = None
-    square: bool = False
-    """Whether axes 0 and 1 have one size."""
-    fixed: tuple[int, ...] = ()
+    build: Construction | None = None
 
     @property
     def type(self) -> TensorType:
@@ -117,30 +128,47 @@ def integers(*values: int) -> Listing:
     return Listing(tuple(Quantity(v) for v in values))
 
 
-def _ones(dims: Dims) -> Term:
-    return _apply("Fill", value=Quantity(1.0), shape=Listing(tuple(dims)))
+def _ones(sizes: Dims) -> Term:
+    return _apply("Fill", value=Quantity(1.0), shape=Listing(tuple(sizes)))
 
 
-def _eye(dims: Dims) -> Term:
-    return _apply("Eye", size=dims[0])
+def _eye(sizes: Dims) -> Term:
+    return _apply("Eye", size=sizes[0])
 
 
-def _taps(dims: Dims) -> Term:
+def _taps(sizes: Dims) -> Term:
     """The kernel of a mean: every tap is 1 / (number of taps)."""
-    return _apply("Div", _ones(dims), _apply("Fill", value=Quantity(9.0), shape=Listing(())))
+    ones = _ones((*sizes, Quantity(1), Quantity(3), Quantity(3)))
+    return _apply("Div", ones, _apply("Fill", value=Quantity(9.0), shape=Listing(())))
 
 
-def _unit_kernel(dims: Dims) -> Term:
+def _unit_kernel(sizes: Dims) -> Term:
     """The kernel of the identity: 1 in the middle of the diagonal."""
-    single = _apply("Reshape", _eye(dims), shape=Listing((dims[0], dims[1], Quantity(1), Quantity(1))))
+    single = _apply("Reshape", _eye(sizes), shape=Listing((sizes[0], sizes[0], Quantity(1), Quantity(1))))
     return _apply("Pad", single, pads=integers(0, 0, 1, 1, 0, 0, 1, 1))
 
 
-_CONSTANTS = (
-    Source("mean3", "mean3", "constant", (4, 1, 3, 3), _taps, fixed=(1, 2, 3)),
-    Source("unit3", "unit3", "constant", (4, 4, 3, 3), _unit_kernel, square=True, fixed=(2, 3)),
-    Source("eye", "eye", "constant", (4, 4), _eye, square=True),
-    Source("ones", "ones", "constant", (2, 4, 5, 5), _ones),
+def _two_blocks(sizes: Dims) -> Term:
+    """1 where the weights of two groups in one lie, for each of g groups with twice o outputs and twice c channels."""
+    one, two = Quantity(1), Quantity(2)
+    g, o, c = sizes
+    diagonal = _apply("Reshape", _apply("Eye", size=two), shape=integers(1, 2, 1, 2, 1))
+    blocks = _apply("Mul", diagonal, _ones((g, one, o, one, c)))
+    outputs, channels = Binary("*", Binary("*", g, two), o), Binary("*", two, c)
+    return _apply("Reshape", blocks, shape=Listing((outputs, channels, one, one)))
+
+
+def _constant(name: str, kind: Kind, build: Construction) -> Source:
+    shape = tuple(d for d in build.shape(*build.sizes) if isinstance(d, int))
+    return Source(name, name, kind, shape, build)
+
+
+_MEAN3 = _constant("mean3", "constant", Construction(_taps, lambda n: (n, 1, 3, 3), (4,)))
+_UNIT3 = _constant("unit3", "constant", Construction(_unit_kernel, lambda n: (n, n, 3, 3), (4,)))
+_EYE = _constant("eye", "constant", Construction(_eye, lambda n: (n, n), (4,)))
+_ONES = _constant("ones", "constant", Construction(_ones, lambda *sizes: sizes, (2, 4, 5, 5)))
+_BLOCKS = _constant(
+    "blocks", "parameter", Construction(_two_blocks, lambda g, o, c: (2 * g * o, 2 * c, 1, 1), (1, 2, 4), groups=1)
 )
 
 
@@ -231,6 +259,10 @@ def _column(rank: int) -> Callable[..., Attributes | None]:
     return attributes
 
 
+def _masked(k: Shape, blocks: Shape) -> Attributes | None:
+    return {} if len(k) == 4 and k[:2] == blocks[:2] and k[2:] != (1, 1) else None
+
+
 def _per_row(x: Shape, r: Shape) -> Attributes | None:
     return {} if len(x) == 2 and x[1] > 1 and r == (x[0], 1) else None
 
@@ -287,7 +319,7 @@ def _taso() -> TemplateSet:
         *_inputs("v", "weight", (4, 4, 3, 1), 3),
         *_inputs("d", "weight", (4, 1, 3, 3), 1),
         *_inputs("s", "scalar", (), 1),
-        *_CONSTANTS,
+        *(_MEAN3, _UNIT3, _EYE, _ONES),
     ]
     templates = [
         _template("matmul", "MatMul", 2, _matrices),
@@ -326,7 +358,7 @@ def _default() -> TemplateSet:
         *_inputs("b", "weight", (4,), 2),
         *_inputs("s", "scalar", (), 1),
         *(Source(name, name, "parameter", (4,)) for name in _STATISTICS),
-        *_CONSTANTS[:3],
+        *(_MEAN3, _UNIT3, _EYE, _BLOCKS),
     ]
     strided = [
         _template(f"conv{h}x{w}s{stride}{padding[0]}", "Conv", 2, _conv((h, w), stride, padding), weights=_CONV_KINDS)
@@ -346,6 +378,7 @@ def _default() -> TemplateSet:
     moves = [
         _template("shift", "Add", 2, _per_row),
         _template("outer", "Mul", 2, _per_output, weights=(True, True)),
+        _template("masked", "Mul", 1, _masked, weights=(True,), given=("blocks",)),
         _template("column4", "Reshape", 1, _column(4), weights=(True,)),
         _template("column2", "Reshape", 1, _column(2), weights=(True,)),
         *_joins(8),

@@ -35,6 +35,8 @@ class Typed:
     steps: list[Step] = field(default_factory=list)
     types: list[TensorType] = field(default_factory=list)
     dims: list[Dims] = field(default_factory=list)
+    factors: dict[int, Dims] = field(default_factory=dict)
+    """The sizes that a constant is computed from, by place."""
     places: dict[Any, int] = field(default_factory=dict)
 
     def add(self, tree: Tree) -> int:
@@ -57,10 +59,13 @@ class Typed:
         if tree[0] == VARIABLE:
             return self._place(Step(None, (), tree), tree[1], self.sizing.source(tree[1]))
         source = self.chosen.sources[tree[1]]
-        dims = [d if k in source.fixed else self.sizing.fresh(d) for k, d in enumerate(source.shape)]
-        if source.square:
-            self.sizing.unify(dims[0], dims[1])
-        return self._place(Step(None, (), tree), source.shape, tuple(dims))
+        if source.build is None:
+            return self._place(Step(None, (), tree), source.shape, tuple(map(self.sizing.fresh, source.shape)))
+        groups, rest = source.build.sizes[: source.build.groups], source.build.sizes[source.build.groups :]
+        sizes = (*(self.sizing.attribute("group", g) for g in groups), *map(self.sizing.fresh, rest))
+        place = self._place(Step(None, (), tree), source.shape, source.build.shape(*sizes))
+        self.factors[place] = sizes
+        return place
 
     def _application(self, tree: Tree) -> int:
         template: Template = self.chosen.templates[tree[0]]

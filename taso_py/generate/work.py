@@ -14,6 +14,7 @@ from taso_py.crew import Work
 from taso_py.errors import UsageError
 from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.direction import named
+from taso_py.generate.explain import unexplained
 from taso_py.generate.generalise import rules
 from taso_py.generate.pairs import Terms
 from taso_py.generate.settle import settle
@@ -23,7 +24,8 @@ from taso_py.prove.replay import Replay
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
-Task: TypeAlias = tuple[Literal["prints", "laws", "general", "forms", "settle", "derive"], Any]
+Kind: TypeAlias = Literal["prints", "unexplained", "laws", "general", "forms", "settle", "derive"]
+Task: TypeAlias = tuple[Kind, Any]
 
 PART = 20_000
 """Applications whose fingerprints are one task."""
@@ -57,7 +59,7 @@ class _State:
     """Terms that only the template set is needed for."""
     written: Terms = field(init=False)
     """Terms of the table's values."""
-    parts: list[Shard] = field(default_factory=list)
+    parts: list[Shard] | None = None
     replay: Replay | None = None
     parsed: dict[str, Rule] = field(default_factory=dict)
     known: tuple[tuple[str, ...], Rules] = field(default_factory=lambda: ((), Rules()))
@@ -66,12 +68,17 @@ class _State:
         self.chosen = self.space.chosen
         self.terms = Terms(Table(self.chosen))
 
-    def last_parts(self) -> list[Shard]:
-        """The last level's applications in parts."""
+    def grown(self) -> Table:
+        """The table of all values below the last level."""
         if self.table is None:
             self.table = grown(self.space)
             self.written = Terms(self.table)
-            self.parts = last_parts(self.table, self.space.most)
+        return self.table
+
+    def last_parts(self) -> list[Shard]:
+        """The last level's applications in parts."""
+        if self.parts is None:
+            self.parts = last_parts(self.grown(), self.space.most)
         return self.parts
 
     def rule(self, text: str) -> Rule:
@@ -119,8 +126,12 @@ def begin(space: Space) -> Work:
         match kind:
             case "prints":
                 yield _prints(state, given)
+            case "unexplained":
+                collisions, known = given
+                state.grown()
+                yield list(unexplained(collisions, state.written, state.rules(known)))
             case "laws":
-                state.last_parts()
+                state.grown()
                 yield list(state.written.laws(given))
             case "general":
                 yield [state.terms.general(law) for law in given]
@@ -136,9 +147,8 @@ def begin(space: Space) -> Work:
 
 
 def _prints(state: _State, numbers: Sequence[int]) -> npt.NDArray[np.uint64]:
-    parts = state.last_parts()
-    assert state.table is not None
-    return np.concatenate([state.table.evaluate(parts[k])[1] for k in numbers])
+    parts, table = state.last_parts(), state.grown()
+    return np.concatenate([table.evaluate(parts[k])[1] for k in numbers])
 
 
 def follows(rule: Rule, known: Rules) -> bool:

@@ -1,0 +1,72 @@
+"""Equal values that rules of fewer operators explain already: at a last level of millions nearly all do.
+
+What is left becomes laws.  The terms are those of the enumeration, at its sizes, so this says nothing of other sizes:
+it only decides where it is worth looking for a new law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from taso_py.generate.derive import Rewriting, Rules, met
+from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree
+from taso_py.generate.table import Collision
+from taso_py.generate.templates import DTYPE
+from taso_py.graph.model import Node, Values
+from taso_py.ops.activations import Relu
+from taso_py.rules.build import Builder
+from taso_py.rules.term import Side
+from taso_py.rules.unify import Binding
+
+_STATES = 40
+"""Most terms that are expanded for one pair: longer ways are left to the derivation of laws."""
+
+
+@dataclass(slots=True)
+class Nodes:
+    """Terms of an enumeration as nodes over one table of values, at the enumeration's sizes."""
+
+    terms: Terms
+    values: Values = field(default_factory=Values)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    places: dict[Tree, int] = field(default_factory=dict)
+
+    def add(self, tree: Tree) -> int:
+        """The value of a term."""
+        if tree not in self.places:
+            self.places[tree] = self._added(tree)
+        return self.places[tree]
+
+    def _added(self, tree: Tree) -> int:
+        if tree[0] == VARIABLE:
+            return self.values.new(self.terms.type(tree))
+        if tree[0] == CONSTANT:
+            build = self.terms.chosen.sources[tree[1]].build
+            assert build is not None
+            builder = Builder(self.values, Binding(), Side((), (build.enumerated(),)), DTYPE)
+            last = builder.output(build.enumerated())
+            self.nodes.update(builder.nodes)
+            return last
+        operands = tuple(map(self.add, tree[1:]))
+        template = self.terms.chosen.templates[tree[0]]
+        operator = template.at([self.values.types[o] for o in operands])
+        assert operator is not None
+        value = self._interned(Node(operator, operands))
+        return self._interned(Node(Relu(), (value,))) if template.relu else value
+
+    def _interned(self, node: Node) -> int:
+        types = [self.values.types[i] for i in node.inputs if i is not None]
+        value = self.values.intern(node, node.operator.infer(*types))
+        self.nodes[value] = node
+        return value
+
+
+def unexplained(collisions: Iterable[Collision], terms: Terms, rules: Rules) -> Iterator[int]:
+    """The numbers of the pairs that do not follow from ``rules`` by a few rewrites through no larger term."""
+    nodes = Nodes(terms)
+    rewriting = Rewriting(nodes.values, nodes.nodes, rules)
+    for number, pair in enumerate(collisions):
+        known = terms.tree(pair.known) if isinstance(pair.known, int) else terms.application(*pair.known)
+        if not met(rewriting, nodes.add(known), nodes.add(terms.application(*pair.found)), _STATES, growth=0):
+            yield number
