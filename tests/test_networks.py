@@ -29,6 +29,7 @@ TINY: dict[str, dict[str, Any]] = {
     "lstm": {"steps": 2, "hidden": 8, "batch": 2},
     "tiny_cnn": {},
     "tiny_mlp": {},
+    "softsign_experts": {"layers": 2, "experts": 4, "width": 16, "batch": 2},
 }  # fmt: skip
 
 

@@ -100,38 +100,6 @@ def test_three_branches_become_one_convolution_by_rules_without_composites(tmp_p
     assert {law.name for law in certified.rules} >= {"batchnorm-affine", "channel-shift-last", "image-as-branch"}
 
 
-FAR_APART = """
-agraph (float[1,4,6,6] x) => (float[1,4,6,6] y) {
-  a = Conv <pads = [1,1,1,1]> (x, K)
-  b = Sigmoid(x)
-  c = Add(a, b)
-  d = Tanh(x)
-  e = Add(c, d)
-  f = Conv <pads = [1,1,1,1]> (x, L)
-  y = Add(e, f)
-}
-"""
-KERNELS_ADDED = """
-rule kernels-added:
-  Add(Conv(x, w, pads=p), Conv(x, v, pads=p)) => Conv(x, Add(w, v), pads=p)
-  for x[n, c, h, u], w[o, c, k, l], v[o, c, k, l]
-"""
-
-
-def test_summands_that_belong_together_need_not_stand_side_by_side(tmp_path: Path) -> None:
-    rules = tmp_path / "one.rules"
-    rules.write_text(KERNELS_ADDED)
-    proto = model(FAR_APART, K=(4, 4, 3, 3), L=(4, 4, 3, 3))
-    result = taso_py.optimize(proto, rules=(rules,), race=False, cache=None)
-    assert Counter(n.op_type for n in result.model.graph.node)["Conv"] == 1
-    assert "kernels-added" in {r.name for r in result.rules}
-    result.save(tmp_path / "out.onnx")
-    result.save_certificate(tmp_path / "steps.json")
-    assert taso_py.certify(proto, tmp_path / "out.onnx", tmp_path / "steps.json").largest_ulp <= 2
-    x = np.random.default_rng(1).standard_normal((1, 4, 6, 6)).astype(np.float32)
-    np.testing.assert_allclose(evaluated(result.model, x), evaluated(proto, x), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("rules", [None, ()])
 def test_the_library_and_no_rules_do_not_write_anything_out(rules: tuple[Path, ...] | None) -> None:
     result = taso_py.optimize(block(), rules=rules, race=False, cache=None)

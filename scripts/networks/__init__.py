@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import onnx
 
-from .attention import bert, bert_lora, reference_bert_lora, tiny_mlp
+from .attention import bert, bert_lora, reference_bert_lora, softsign_experts, tiny_mlp
 from .convnets import reference_resnext50, resnext50, squeezenet, tiny_cnn
 from .recurrent import lstm, nasrnn, reference_nasrnn
 from .reparam import mobileone_s0, reference_mobileone_s0, reference_repvgg_a0, repvgg_a0
@@ -26,6 +26,7 @@ NETWORKS: dict[str, Callable[..., onnx.ModelProto]] = {
     "lstm": lstm,
     "tiny_cnn": tiny_cnn,
     "tiny_mlp": tiny_mlp,
+    "softsign_experts": softsign_experts,
 }
 
 REFERENCES: dict[str, Callable[..., onnx.ModelProto]] = {

@@ -185,6 +185,23 @@ def reference_bert_lora(
     return _encoder("bert_lora_reference", size, seed, merged=True)
 
 
+def softsign_experts(
+    *, layers: int = 6, experts: int = 8, width: int = 512, batch: int = 1, seed: int = 0
+) -> onnx.ModelProto:
+    """Layers of small experts that read the same input: out = concat of softsign(x @ W_k); all ``[batch, width]``."""
+    rng = np.random.default_rng(seed)
+    graph = GraphWriter("softsign_experts")
+    x = graph.input("x", (batch, width))
+    for layer in range(layers):
+        outputs = []
+        for k in range(experts):
+            value = rng.standard_normal((width, width // experts), np.float32) * np.float32(2 * width**-0.5)
+            product = graph.op("MatMul", f"layer{layer}.{k}.product", x, graph.weight(f"W_{layer}_{k}", value))
+            outputs.append(graph.op("Softsign", f"layer{layer}.{k}", product))
+        x = graph.op("Concat", f"layer{layer}", *outputs, axis=1)
+    return graph.model({x: (batch, width)})
+
+
 def tiny_mlp(*, width: int = 16, hidden: int = 32, batch: int = 2, seed: int = 0) -> onnx.ModelProto:
     """Gemm, two sibling matmuls added, a residual and a Softmax; input and output ``[batch, width]``."""
     rng = np.random.default_rng(seed)

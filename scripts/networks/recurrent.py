@@ -90,19 +90,11 @@ def reference_nasrnn(*, steps: int = 5, hidden: int = 512, batch: int = 1, seed:
     return graph.model({h: (batch, hidden)})
 
 
-def lstm(
-    *,
-    steps: int = 3,
-    hidden: int = 64,
-    batch: int = 1,
-    seed: int = 0,
-    gate_activation: str = "Sigmoid",
-    activation: str = "Tanh",
-) -> onnx.ModelProto:
+def lstm(*, steps: int = 3, hidden: int = 64, batch: int = 1, seed: int = 0) -> onnx.ModelProto:
     """A long short-term memory cell written out in matmuls, weights shared by all steps.
 
-    ``i, f, o = sigmoid(x@W + h@U + b)``, ``g = tanh(...)``, ``c' = f*c + i*g``, ``h' = o*tanh(c')``, or with two
-    other ONNX activations; inputs ``x_1 .. x_steps``, ``h_0``, ``c_0`` and both outputs are ``[batch, hidden]``.
+    ``i, f, o = sigmoid(x@W + h@U + b)``, ``g = tanh(...)``, ``c' = f*c + i*g``, ``h' = o*tanh(c')``;
+    inputs ``x_1 .. x_steps``, ``h_0``, ``c_0`` and both outputs are ``[batch, hidden]``.
     """
     weights = _gate_weights(4, hidden, seed)
     bias = np.random.default_rng(seed + 1).standard_normal((4, hidden), np.float32) * np.float32(0.1)
@@ -122,8 +114,8 @@ def lstm(
                 graph.op("MatMul", f"{scope}.h", h, u[k]),
             )  # fmt: skip
             shifted = graph.op("Add", f"{scope}.bias", total, b[k])
-            gate[n] = graph.op(activation if n == "g" else gate_activation, scope, shifted)
+            gate[n] = graph.op("Tanh" if n == "g" else "Sigmoid", scope, shifted)
         kept = graph.op("Mul", f"step{t}.keep", gate["f"], c)
         c = graph.op("Add", f"step{t}.c", kept, graph.op("Mul", f"step{t}.write", gate["i"], gate["g"]))
-        h = graph.op("Mul", f"step{t}.h", gate["o"], graph.op(activation, f"step{t}.c.activated", c))
+        h = graph.op("Mul", f"step{t}.h", gate["o"], graph.op("Tanh", f"step{t}.c.tanh", c))
     return graph.model({h: (batch, hidden), c: (batch, hidden)})

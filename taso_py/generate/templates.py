@@ -112,8 +112,11 @@ class TemplateSet:
 
 
 def _added(operator: type[Operator]) -> list[Template]:
+    """Of activations and not of constants, as functions are in the default set."""
     arity = getattr(operator, "arity", 1)
-    return [Template(operator.onnx.lower(), operator, arity if isinstance(arity, int) else 2)]
+    count = arity if isinstance(arity, int) else 2
+    weights = (False,) if count == 1 else ()
+    return [Template(operator.onnx.lower(), operator, count, weights=weights, constants=False)]
 
 
 # ---- constants -------------------------------------------------------------------------------------------------

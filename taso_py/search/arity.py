@@ -15,7 +15,7 @@ from typing import Any
 from taso_py.graph.model import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.elementwise import Add, Sum
-from taso_py.ops.layout import Split
+from taso_py.ops.layout import Concat, Split
 from taso_py.ops.operator import Operator
 from taso_py.ops.slicing import Slice
 from taso_py.rules.parser import parse_rule
@@ -26,7 +26,7 @@ from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
 _PAIRED = 8
-"""Most summands of which any two are looked at as added first."""
+"""Most operands of which any two are looked at as one."""
 
 
 def expanding_laws(operator: Operator, operands: Sequence[TensorType]) -> tuple[Rule, ...]:
@@ -50,10 +50,15 @@ def _nesting_laws(operator: Operator, operands: int, alike: bool) -> tuple[Rule,
 
 
 def _pairs_first(operator: Operator, operands: int) -> Iterator[tuple[Operator, tuple[Any, ...]]]:
-    """A sum in which two summands are added first, for any two."""
-    if isinstance(operator, Sum) and 3 <= operands <= _PAIRED:
+    """Any two summands of a sum added first, any two neighbours in a Concat joined first."""
+    if not 3 <= operands <= _PAIRED:
+        return
+    if isinstance(operator, Sum):
         for pair in combinations(range(operands), 2):
             yield operator, ((Add(), pair), *(k for k in range(operands) if k not in pair))
+    if isinstance(operator, Concat):
+        for k in range(operands - 1) if operands > 3 else ():
+            yield operator, (*range(k), (operator, (k, k + 1)), *range(k + 2, operands))
 
 
 def _law(operator: Operator, sides: str, operands: int, alike: bool) -> Rule:
