@@ -18,6 +18,7 @@ from taso_py.generate.generalise import rules
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Law, Terms, Tree
 from taso_py.generate.settle import settle
+from taso_py.generate.sizing import Sizing, Unsized
 from taso_py.generate.table import Table
 from taso_py.generate.templates import SETS
 from taso_py.generate.work import follows
@@ -206,6 +207,15 @@ def test_a_factor_for_each_channel_is_a_convolution_of_as_many_groups(replay: Re
     assert [rule.text().partition("\n")[2] for rule in outcome.rules] == [
         "  Conv(x, Reshape(y, shape=[g, 1, 1, 1]), group=g)\n  == Mul(x, y)\n  for x[m, g, n, q], y[g, 1, 1]\n"
     ]
+
+
+def test_sizes_that_cannot_be_made_equal_are_said_to_be_so() -> None:
+    """A number of groups on both sides must not be put in terms of itself."""
+    sizing = Sizing(frozenset({"group"}))
+    groups = sizing.attribute("group", 2)
+    a, b, c = (sizing.fresh(d) for d in (3, 5, 7))
+    with pytest.raises(Unsized):
+        sizing.unify(a * b * groups + 1, c * groups)
 
 
 @pytest.mark.parametrize("merged_first", [True, False])

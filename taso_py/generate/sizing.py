@@ -146,7 +146,7 @@ class Sizing:
         names = [[n for n in sorted(symbols(size)) if n.startswith("g")] for size in (one, other)]
         for a, b in itertools.product(*names):
             for more, fewer in ((a, b), (b, a)):
-                if self.values[more] % self.values[fewer] == 0:
+                if more != fewer and self.values[more] % self.values[fewer] == 0:
                     return {more: symbol(fewer) * (self.values[more] // self.values[fewer])}
         return None
 

@@ -1,0 +1,144 @@
+"""Which rules of a file other optimisers have too, asked of the optimisers themselves.
+
+    python scripts/new_rules.py rules/generated.rules --taso taso_shipped_rules.json add-conv-mul-52206277 ...
+
+TASO, and TENSAT, which takes TASO's rules, have a rule if it can be derived from TASO's shipped substitutions.
+onnxsim, onnxslim and ONNX Runtime have it if they turn an instance of its left side, weights as initializers, into
+something that runs the operators of the right side, or fewer.  A name ending in -reversed means the other direction.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import numpy as np
+import onnx
+from rich.console import Console
+from rich.table import Table
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.bench_tools import run_onnxsim, run_onnxslim
+from taso_py.generate.derive import Rules, derivable
+from taso_py.graph.model import Values
+from taso_py.onnx_io.fragment import fragment
+from taso_py.ops.convolution import Conv
+from taso_py.ops.linear import MatMul
+from taso_py.prove.taso import Typing, law, read
+from taso_py.rules.instances import Instance, draw
+from taso_py.rules.library import load_file
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import Predicate, Variable
+
+OPSET = 17
+_ATTEMPTS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule's left side becomes elsewhere: whether TASO derives it, and the operators that each tool leaves."""
+
+    rule: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    taso: bool
+    tools: dict[str, tuple[str, ...]]
+
+    def has(self, tool: str) -> bool:
+        """Whether a tool reaches the right side, or something smaller."""
+        left = self.tools[tool]
+        return left == self.right or len(left) <= len(self.right) < len(self.left)
+
+    @property
+    def new(self) -> bool:
+        """Whether none has it."""
+        return not self.taso and not any(map(self.has, self.tools))
+
+
+@click.command(help=__doc__)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("names", nargs=-1, required=True)
+@click.option(
+    "--taso", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True,
+    help="TASO's graph_subst.pb decoded to JSON.",
+)  # fmt: skip
+def main(file: Path, names: Sequence[str], taso: Path) -> None:
+    """Prints a table; exit code 1 when some rule is not new."""
+    known = {d.name: d for rule in load_file(file) for d in (rule, rule.reversed())}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise click.UsageError(f"{file} has no rule {', '.join(missing)}")
+    shipped = [law(s, Typing.EXPLICIT) for s in read(taso.read_text(encoding="utf-8"))]
+    rules = Rules.of(rule for rule in shipped if rule.left != rule.right)
+    verdicts = [judged(known[name], rules) for name in names]
+    table = Table("rule", "left", "right", "TASO", *verdicts[0].tools)
+    for v in verdicts:
+        found = ("has it" if v.has(tool) else "no" for tool in v.tools)
+        table.add_row(v.rule, " ".join(v.left), " ".join(v.right), "has it" if v.taso else "no", *found)
+    Console(width=160).print(table)
+    sys.exit(0 if all(v.new for v in verdicts) else 1)
+
+
+def judged(rule: Rule, taso: Rules) -> Verdict:
+    """The rule put to TASO's rules and to the tools."""
+    instance = draw(_with_weights(rule), np.random.default_rng(0), Values(), _ATTEMPTS)
+    if instance is None:
+        raise click.ClickException(f"{rule.name}: no instance found")
+    left, right = (_model(instance, outputs) for outputs in (instance.left, instance.right))
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "left.onnx"
+        onnx.save(left, source)
+        runs = [
+            run_onnxsim(source, source.with_name("onnxsim.onnx")),
+            run_onnxslim(source, source.with_name("onnxslim.onnx")),
+        ]
+        found = {run.tool: _operators(onnx.load(run.output)) if run.output else _operators(left) for run in runs}
+        found["ONNX Runtime"] = _operators(onnx.load(_optimised(source)))
+    derived = len(rule.left.outputs) == 1 and derivable(rule, taso)
+    return Verdict(rule.name, _operators(left), _operators(right), derived, found)
+
+
+def _with_weights(rule: Rule) -> Rule:
+    """The rule with what multiplies images and vectors fixed: kernels, right factors, one number for each channel."""
+    sides = [a for a in rule.left.applications() if a.operator in (Conv, MatMul)]
+    names = {x.name for a in sides for x in a.arguments[1:] if isinstance(x, Variable)}
+    names |= {d.variable for d in rule.declarations if len(d.axes) in (1, 3) and d.variable in rule.left.variables()}
+    fixed = tuple(Predicate("constant", (name,)) for name in sorted(names))
+    return replace(rule, conditions=(*rule.conditions, *fixed))
+
+
+def _model(instance: Instance, outputs: Sequence[int]) -> onnx.ModelProto:
+    table = instance.model(outputs, OPSET)
+    used = {i for node in table.nodes.values() for i in node.inputs}
+    feeds = [v for v in instance.feeds if v in used]
+    nodes = sorted(table.nodes.items())
+    wanted = list(dict.fromkeys(outputs))
+    return fragment(nodes, feeds, wanted, instance.values, OPSET, weights=instance.weights, fold=True)
+
+
+def _optimised(source: Path) -> Path:
+    """What ONNX Runtime makes of a model, short of layouts of one CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(source.with_name("runtime.onnx"))
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    return Path(options.optimized_model_filepath)
+
+
+def _operators(model: onnx.ModelProto) -> tuple[str, ...]:
+    """The operators that run, in order; a fused one counts as what it begins with."""
+    names = (n.op_type.removeprefix("Fused") for n in model.graph.node)
+    return tuple(name for name in names if name not in ("Constant", "Identity"))
+
+
+if __name__ == "__main__":
+    main()
