@@ -34,7 +34,7 @@ from taso_py.prove.taso import Typing, law, read
 from taso_py.rules.instances import Instance, draw
 from taso_py.rules.library import load_file
 from taso_py.rules.rule import Rule
-from taso_py.rules.term import Predicate, Variable
+from taso_py.rules.term import Block, Predicate, Variable
 
 OPSET = 17
 _ATTEMPTS = 3000
@@ -47,7 +47,8 @@ class Verdict:
     rule: str
     left: tuple[str, ...]
     right: tuple[str, ...]
-    taso: bool
+    taso: bool | None
+    """None: a rule of several outputs, which nothing here derives."""
     tools: dict[str, tuple[str, ...]]
 
     def has(self, tool: str) -> bool:
@@ -58,7 +59,7 @@ class Verdict:
     @property
     def new(self) -> bool:
         """Whether none has it."""
-        return not self.taso and not any(map(self.has, self.tools))
+        return self.taso is False and not any(map(self.has, self.tools))
 
 
 @click.command(help=__doc__)
@@ -69,7 +70,7 @@ class Verdict:
     help="TASO's graph_subst.pb decoded to JSON.",
 )  # fmt: skip
 def main(file: Path, names: Sequence[str], taso: Path) -> None:
-    """Prints a table; exit code 1 when some rule is not new."""
+    """Prints a table; exit code 1 when some rule is not known to be new."""
     known = {d.name: d for rule in load_file(file) for d in (rule, rule.reversed())}
     missing = [name for name in names if name not in known]
     if missing:
@@ -80,7 +81,8 @@ def main(file: Path, names: Sequence[str], taso: Path) -> None:
     table = Table("rule", "left", "right", "TASO", *verdicts[0].tools)
     for v in verdicts:
         found = ("has it" if v.has(tool) else "no" for tool in v.tools)
-        table.add_row(v.rule, " ".join(v.left), " ".join(v.right), "has it" if v.taso else "no", *found)
+        derived = {True: "has it", False: "no", None: "not asked"}[v.taso]
+        table.add_row(v.rule, " ".join(v.left), " ".join(v.right), derived, *found)
     Console(width=160).print(table)
     sys.exit(0 if all(v.new for v in verdicts) else 1)
 
@@ -100,7 +102,7 @@ def judged(rule: Rule, taso: Rules) -> Verdict:
         ]
         found = {run.tool: _operators(onnx.load(run.output)) if run.output else _operators(left) for run in runs}
         found["ONNX Runtime"] = _operators(onnx.load(_optimised(source)))
-    derived = len(rule.left.outputs) == 1 and derivable(rule, taso)
+    derived = derivable(rule, taso) if len(rule.left.outputs) == 1 else None
     return Verdict(rule.name, _operators(left), _operators(right), derived, found)
 
 
@@ -108,7 +110,8 @@ def _with_weights(rule: Rule) -> Rule:
     """The rule with what multiplies images and vectors fixed: kernels, right factors, one number for each channel."""
     sides = [a for a in rule.left.applications() if a.operator in (Conv, MatMul)]
     names = {x.name for a in sides for x in a.arguments[1:] if isinstance(x, Variable)}
-    names |= {d.variable for d in rule.declarations if len(d.axes) in (1, 3) and d.variable in rule.left.variables()}
+    plain = [d for d in rule.declarations if not any(isinstance(axis, Block) for axis in d.axes)]
+    names |= {d.variable for d in plain if len(d.axes) in (1, 3) and d.variable in rule.left.variables()}
     fixed = tuple(Predicate("constant", (name,)) for name in sorted(names))
     return replace(rule, conditions=(*rule.conditions, *fixed))
 
