@@ -22,8 +22,8 @@ from taso_py.generate.derive import Rewriting, Rules, met
 from taso_py.generate.explain import Nodes
 from taso_py.generate.field import fingerprints
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
+from taso_py.generate.sources import Source
 from taso_py.generate.table import Key, Value, accepted
-from taso_py.generate.templates import Source
 from taso_py.generate.work import Space, grown, last_parts
 from taso_py.graph.types import TensorType
 from taso_py.rules.library import load_file

@@ -100,7 +100,10 @@ def judged(rule: Rule, taso: Rules) -> Verdict:
             run_onnxsim(source, source.with_name("onnxsim.onnx")),
             run_onnxslim(source, source.with_name("onnxslim.onnx")),
         ]
-        found = {run.tool: _operators(onnx.load(run.output)) if run.output else _operators(left) for run in runs}
+        for run in runs:
+            if run.output is None:  # what did not run has not said that it lacks the rule
+                raise click.ClickException(f"{rule.name}: {run.tool}: {run.failure}")
+        found = {run.tool: _operators(onnx.load(run.output)) for run in runs if run.output}
         found["ONNX Runtime"] = _operators(onnx.load(_optimised(source)))
     derived = derivable(rule, taso) if len(rule.left.outputs) == 1 else None
     return Verdict(rule.name, _operators(left), _operators(right), derived, found)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from taso_py.generate.derive import Rewriting, Rules, met
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree
+from taso_py.generate.sources import DTYPE
 from taso_py.generate.table import Collision
-from taso_py.generate.templates import DTYPE
 from taso_py.graph.model import Node, Values
 from taso_py.ops.activations import Relu
 from taso_py.rules.build import Builder
@@ -44,8 +44,9 @@ class Nodes:
         if tree[0] == CONSTANT:
             build = self.terms.chosen.sources[tree[1]].build
             assert build is not None
-            builder = Builder(self.values, Binding(), Side((), (build.enumerated(),)), DTYPE)
-            last = builder.output(build.enumerated())
+            term = build.enumerated()
+            builder = Builder(self.values, Binding(), Side((), (term,)), DTYPE)
+            last = builder.output(term)
             self.nodes.update(builder.nodes)
             return last
         operands = tuple(map(self.add, tree[1:]))

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from taso_py.generate.field import Kernel, draw, fingerprints
+from taso_py.generate.sources import DTYPE
 from taso_py.generate.table import Collision, Shard, Table, applied, constant
-from taso_py.generate.templates import DTYPE, TemplateSet
+from taso_py.generate.templates import TemplateSet
 from taso_py.graph.types import TensorType
 
 Array: TypeAlias = npt.NDArray[Any]

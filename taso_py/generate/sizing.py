@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from taso_py.errors import TypingError
 from taso_py.generate.equations import multiple, numerators, single, without_common_factors
-from taso_py.generate.templates import DTYPE
+from taso_py.generate.sources import DTYPE
 from taso_py.graph.sizes import Expression, Size, substitute, symbol, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.convolution import Conv
@@ -239,10 +239,6 @@ _TRIVIAL = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 _LETTERS = {"strides": "s", "pads": "p", "kernel_shape": "k", "group": "g", "around": "a", "scales": "t"}
 
 
-
-
-
-
 def _plain(sizing: Sizing, operator: Operator, _types: Sequence[TensorType], _dims: Sequence[Dims]) -> Operator:
     """Nothing is asked of the operands' sizes."""
     given = operator.attributes()
@@ -318,7 +314,6 @@ def around(pads: Amounts) -> Amounts | None:
     half = len(pads) // 2
     rest = (*pads[:2], *pads[half : half + 2])
     return None if half < 3 or any(rest) or not any(pads) else (*pads[2:half], *pads[half + 2 :])
-
 
 
 def _slice(sizing: Sizing, operator: Operator, types: Sequence[TensorType], dims: Sequence[Dims]) -> Operator:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from taso_py.errors import TypingError
 from taso_py.generate.field import Kernel, draw, fingerprints, kernel
-from taso_py.generate.templates import DTYPE, Source, Template, TemplateSet
+from taso_py.generate.sources import DTYPE, Source
+from taso_py.generate.templates import Template, TemplateSet
 from taso_py.graph.model import Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.activations import Relu
