@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -25,6 +26,8 @@ Begin: TypeAlias = Callable[[Any], Work]
 
 START_S = 120.0
 """The longest that a process may take to begin with a task: it imports, and makes ready."""
+_WAITING = 4.0
+"""How often its limit a task may last that gets no processor, or waits for something."""
 DIED = "the process died"
 """Why a task is lost that may be tried again."""
 
@@ -46,7 +49,7 @@ class Crew:
     settings: Any
     count: int
     limit_s: float
-    """The longest that a task may take."""
+    """The most processor time that a task may take, where the system tells it: beside other work it may last longer."""
     attempts: int = 1
     """How often a task is tried when its process dies."""
     members: list[_Member] = field(default_factory=list)
@@ -82,8 +85,7 @@ class Crew:
         busy = [m for m in self.members if m.number is not None]
         patience = max(0.0, min(m.deadline for m in busy) - time.monotonic())
         spoken = wait([m.connection for m in busy], timeout=patience)
-        now = time.monotonic()
-        return [m for m in busy if m.connection in spoken or now >= m.deadline]
+        return [m for m in busy if m.connection in spoken or m.late()]
 
 
 _BEGUN, _BETTER, _LAST, _FAILED = range(4)
@@ -99,21 +101,41 @@ class _Member:
     limit_s: float
     number: int | None = None
     since: float = 0.0
+    deadline: float = 0.0
+    """When to ask whether the task has taken too long."""
+    used: float = 0.0
+    """Processor time of the process when the task began."""
     begun: bool = False
     so_far: Answer = None
     process: SpawnProcess | None = None
     connection: Connection = field(init=False)
 
-    @property
-    def deadline(self) -> float:
-        """When the task has taken too long."""
-        return self.since + (self.limit_s if self.begun else START_S)
+    def late(self) -> bool:
+        """Whether the task has taken too long."""
+        now = time.monotonic()
+        if now < self.deadline:
+            return False
+        left = self.limit_s - (self._processor_time() - self.used) if self.begun else 0.0
+        if left <= 0 or now >= self.since + _WAITING * self.limit_s:
+            return True
+        self.deadline = now + left
+        return False
+
+    def _processor_time(self) -> float:
+        """Seconds that the process has computed; where the system does not say so, the time of day."""
+        assert self.process is not None
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            return time.monotonic()
 
     def give(self, number: int, task: Task) -> None:
         """Starts work on a task."""
         if self.process is None:
             self._start()
         self.number, self.since, self.begun, self.so_far = number, time.monotonic(), False, None
+        self.deadline = self.since + START_S
         with suppress(OSError):  # a process that is gone is found out when its answer is read
             self.connection.send(task)
 
@@ -126,7 +148,8 @@ class _Member:
         except (EOFError, OSError):
             return self._lost(DIED)
         if kind == _BEGUN:
-            self.since, self.begun = time.monotonic(), True
+            self.since, self.begun, self.used = time.monotonic(), True, self._processor_time()
+            self.deadline = self.since + self.limit_s
         elif kind == _BETTER:
             self.so_far = said
         elif kind == _FAILED:

@@ -1,10 +1,10 @@
-"""load > search > check > race: the whole of `superopt optimize` as one readable function."""
+"""load > search > check > race: the whole of `superopt optimize` as one readable function; `rank` ends after search."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from taso_py.job import CHECK_SHARE, SEARCH_SHARE, Clock, Job
 from taso_py.options import Options
 from taso_py.outcome import rewritten, unchanged
 from taso_py.progress import Progress
+from taso_py.ranking import Ranking, ranked
 from taso_py.result import Result
 from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
@@ -33,7 +34,7 @@ from taso_py.setting import Setting, prepare
 from taso_py.stop import StopFlag
 from taso_py.version import VERSION
 
-__all__ = ["inspect", "optimize"]
+__all__ = ["inspect", "optimize", "rank"]
 
 _RACED = 6
 """Candidates that are checked and raced."""
@@ -75,6 +76,29 @@ def optimize(
             result = _decide(job, workshop, found, checked)
     clock.lap("race")
     return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
+
+
+def rank(models: Sequence[Path], options: Options, *, progress: Progress, stop: StopFlag) -> Ranking:
+    """Which rules pay on ``models``: each is searched for a whole time budget; after a stop, those searched so far."""
+    gains: dict[str, Mapping[str, float]] = {}
+    for model in models:
+        progress.log("info", str(model))
+        gains[str(model)] = _gains(model, options, progress, stop)
+        if stop:
+            break
+    return ranked(gains)
+
+
+def _gains(source: Path, options: Options, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
+    """The best gain of one move of each rule that a search tried, as a share of the model's time."""
+    clock = Clock(options.time_budget_s / SEARCH_SHARE)
+    progress.phase("load")
+    library, setting = _library(options), prepare(source, options)
+    if setting.loaded.unsupported is not None:
+        return {}
+    with lent(None, setting.config) as worker:
+        baseline = _baseline(worker, setting, options)
+        return explore(Job(source, options, setting, library, worker, clock, progress, stop, baseline)).gains
 
 
 def _library(options: Options) -> Library:

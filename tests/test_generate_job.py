@@ -129,6 +129,28 @@ def test_a_killed_worker_costs_its_task() -> None:
     assert found[4].why == "internal error: ValueError: a task that cannot be done"
 
 
+def waiting(seconds: float) -> Work:
+    """Tasks that compute without end (0), wait (1), or wait without end (2)."""
+
+    def work(task: int) -> Iterator[int]:
+        while task == 0:
+            pass
+        time.sleep(300 if task == 2 else seconds)
+        yield task
+
+    return work
+
+
+def test_the_limit_is_one_of_processor_time() -> None:
+    """A task that waits for a processor is not lost for it; one that waits for ever is."""
+    with Crew(waiting, 2.0, 3, limit_s=1) as crew:
+        found = dict(crew.answers([0, 1, 2]))
+    assert found[1] == 1
+    for lost in (found[0], found[2]):
+        assert isinstance(lost, Lost)
+        assert lost.why == "no answer within 1 s"
+
+
 def sleeping(path: str) -> Work:
     def work(_: int) -> Iterator[None]:
         Path(path).write_text(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""`superopt rules list` and `superopt rules show NAME`."""
+"""`superopt rules`: list, show NAME, derive, rank MODEL."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taso_py.cli.outcome import emit
-from taso_py.cli.shared import SETTINGS, json_option, option
+from taso_py.cli.shared import SETTINGS, json_option, option, progress_on_stderr, runtime_options
 from taso_py.errors import UnprovedError, UsageError
-from taso_py.options import parse_rules
+from taso_py.options import Options, parse_ep_options, parse_rules, parse_shapes
 
 if TYPE_CHECKING:
     from taso_py.rules.rule import Rule
@@ -92,6 +92,50 @@ def derive(sources: tuple[str, ...], goals: tuple[str, ...], states: int, as_jso
     if missing:
         names = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise UnprovedError(f"{len(missing)} of {len(found)} laws were not derived: {names}")
+
+
+@rules.command("rank", context_settings=SETTINGS)
+@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True)
+@files_option
+@runtime_options
+@option("--shape", "shapes", multiple=True, metavar="NAME=SIZES",
+        help="Sizes of an input or a symbol (repeatable).")  # fmt: skip
+@option("--time-budget", type=float, default=120.0, show_default=True, metavar="SECONDS", help="For each model.")
+@option("--cache", type=click.Path(path_type=Path), metavar="FILE", help="Database of measured regions.")
+@json_option
+def rank(
+    models: tuple[Path, ...], files: tuple[str, ...], time_budget: float, as_json: bool, **arguments: Any
+) -> None:
+    """Which rules pay on MODELS: the measured gain of each rule's best move, the most useful rule first.
+
+    A gain is a share of the model's own time under ONNX Runtime. Gains of several rules do not add up: one may stand
+    in for another, and some pay only after others.
+    """
+    options = Options(
+        ep_options=parse_ep_options(arguments.pop("ep_options")),
+        shapes=parse_shapes(arguments.pop("shapes")),
+        rules=parse_rules(files),
+        time_budget_s=time_budget,
+        **arguments,
+    )
+
+    from taso_py import pipeline
+    from taso_py.backend.runtime import require_runtime
+    from taso_py.files import require_model_file
+    from taso_py.stop import StopFlag, stop_on_interrupt
+
+    require_runtime()
+    for model in models:
+        require_model_file(model)
+    with stop_on_interrupt(StopFlag()) as stop, progress_on_stderr(0) as progress:
+        ranking = pipeline.rank(models, options, progress=progress, stop=stop)
+    if as_json:
+        emit(ranking.to_json())
+        return
+
+    from taso_py.report.terminal import ranking_text
+
+    emit(ranking_text(ranking))
 
 
 def _goals(path: Path) -> list[Rule]:

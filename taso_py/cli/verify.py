@@ -31,7 +31,7 @@ _SAVE_S = 30.0
 @option("--update", is_flag=True, help="Write the verdicts into the library's lock; an interrupt keeps what is done.")
 @option("--jobs", type=click.IntRange(min=1), help="Processes; default: the CPUs this process may use.")
 @option("--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, metavar="SECONDS",
-              help="For one rule.")  # fmt: skip
+              help="Processor time for one rule.")  # fmt: skip
 @json_option
 @option("-v", "--verbose", "verbosity", count=True, help="One line per rule that is proved.")
 def verify(

@@ -12,6 +12,7 @@ from taso_py.generate.sizing import Sizing, Solved, Unsized
 from taso_py.generate.templates import TemplateSet
 from taso_py.generate.typed import Typed
 from taso_py.ops.constants import Eye
+from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Comparison, Name, Quantity
 
@@ -44,7 +45,7 @@ def rules(law: Law, chosen: TemplateSet) -> list[list[Rule]]:
     together: list[list[Rule]] = [[]]
     for loose, solved, pointwise in _LOOSE:
         for rule in _forms(law, chosen, Sizing(loose, solved, pointwise)):
-            if found.setdefault(rule.id, rule) is rule:
+            if found.setdefault(law_text(rule), rule) is rule:
                 if solved:
                     together[0].append(rule)
                 else:

@@ -204,8 +204,10 @@ class Job:
         units: dict[str, tuple[Rule, Forms]] = {}
         for forms in self._steps("forms", "typing", laws, crew, stage):
             if forms:
-                first = parse_rule(forms[0][0])
-                _, known = units.setdefault(first.id, (first, []))
+                first = forms[0][0]
+                if first not in units:
+                    units[first] = (parse_rule(first), [])
+                known = units[first][1]
                 known += [level for level in forms if level not in known]
         self.figures.candidates += len(units)
         return [forms for _, forms in sorted(units.values(), key=lambda unit: complexity(unit[0]))]

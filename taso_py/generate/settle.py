@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from taso_py.prove.prover import prove
 from taso_py.prove.replay import Gap, Replay, Sampler
 from taso_py.prove.verdict import Proved, Refuted, Unknown, Verdict
-from taso_py.prove.verify import stages
+from taso_py.prove.verify import decided
 from taso_py.prove.witness import seed_of
 from taso_py.rules.rule import Rule
 
@@ -29,7 +29,7 @@ class Outcome:
     why: str = ""
 
 
-def settle(forms: Sequence[Sequence[Rule]], replay: Replay) -> Outcome:
+def settle(forms: Iterable[Sequence[Rule]], replay: Replay) -> Outcome:
     """The most general proved forms of a law; `refuted` when every form has a counterexample."""
     why = ""
     for together in forms:
@@ -37,7 +37,7 @@ def settle(forms: Sequence[Sequence[Rule]], replay: Replay) -> Outcome:
         for form in together:
             if not survives(form, replay):
                 continue
-            verdict = next(stages(form, prove, replay)).verdict
+            verdict, _ = decided(form, prove, replay)
             if isinstance(verdict, Proved) and verdict.limit is None:
                 proved.append(form)
             else:

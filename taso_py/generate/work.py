@@ -163,10 +163,9 @@ def follows(rule: Rule, known: Rules) -> bool:
 
 def _settled(state: _State, forms: Sequence[Sequence[str]], known: tuple[str, ...]) -> tuple[str, list[str], str]:
     """(fate, texts of the rules, why)."""
-    found = [[named(state.rule(text)) for text in level] for level in forms]  # random tests go by the name
-    if all(follows(form, state.rules(known)) for form in found[0]):
+    if all(follows(named(parse_rule(text)), state.rules(known)) for text in forms[0]):
         return "derivable", [], ""
     if state.replay is None:
         state.replay = Replay()
-    outcome = settle(found, state.replay)
+    outcome = settle(([named(parse_rule(text)) for text in level] for level in forms), state.replay)
     return outcome.fate, [rule.text() for rule in outcome.rules], outcome.why

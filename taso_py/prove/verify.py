@@ -61,9 +61,7 @@ def judge(rule: Rule, *, prover: Prover = prove, replay: Replay | None = None) -
 def stages(rule: Rule, prover: Prover, replay: Replay) -> Iterator[Judgement]:
     """The judgement without the conditions' roles, which take as long again, then with them."""
     start = time.perf_counter()
-    found = prover(rule)
-    seen = survey(rule, replay)
-    judgement = _described(_verdict(rule, found, seen, replay), seen, replay)
+    judgement = _described(*decided(rule, prover, replay), replay)
     if isinstance(judgement.verdict, Proved) and rule.conditions:
         untold = tuple((condition_text(c), _UNDECIDED) for c in rule.conditions)
         yield replace(judgement, conditions=untold, seconds=time.perf_counter() - start)
@@ -73,6 +71,13 @@ def stages(rule: Rule, prover: Prover, replay: Replay) -> Iterator[Judgement]:
 
 
 _UNDECIDED: Role = "undecided"
+
+
+def decided(rule: Rule, prover: Prover, replay: Replay) -> tuple[Verdict, Survey]:
+    """The verdict alone, and the instances that speak for or against it."""
+    found = prover(rule)
+    seen = survey(rule, replay)
+    return _verdict(rule, found, seen, replay), seen
 
 
 def _verdict(rule: Rule, found: Proved | Unknown, seen: Survey, replay: Replay) -> Verdict:

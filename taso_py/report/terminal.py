@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from taso_py.ranking import Ranking
 from taso_py.report.content import Table, conditions, count, sentence, shape_text, tables
 from taso_py.result import Inspection, Result
 
-__all__ = ["inspection_text", "render", "result_text", "sentence", "table"]
+__all__ = ["inspection_text", "ranking_text", "render", "result_text", "sentence", "table"]
 
 # A pipe has no width; rules and CPU names should not be cut there.
 _PLAIN_WIDTH = 160
@@ -54,6 +56,17 @@ def inspection_text(inspection: Inspection) -> str:
         *([f"at {shape_text(inspection.shapes)}"] if inspection.shapes else []),
     )
     return render(Group(table(interface), table(operators), *(Text(line) for line in lines)))
+
+
+def ranking_text(ranking: Ranking) -> str:
+    """The rules that gain, the most useful first."""
+    rows = tuple(
+        (u.rule, str(len(u.gains)), f"{100 * u.total:.1f} %", f"{Path(u.best[0]).stem} {100 * u.best[1]:.1f} %")
+        for u in ranking.rules
+    )
+    columns = ("rule", "models", "gains together", "most on")
+    title = f"{len(rows)} of the {ranking.tried} rules that were tried gain; models: {len(ranking.models)}"
+    return render(table(Table(title, columns, rows, frozenset({1, 2}))))
 
 
 def table(content: Table) -> RichTable:

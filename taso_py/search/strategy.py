@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -98,6 +98,8 @@ class Found:
     explored: int
     simplest: State | None = None
     """The best state without the rules that it does not need."""
+    gains: Mapping[str, float] = field(default_factory=dict)
+    """The best gain of one move of each rule that was tried, as a share of the start's cost."""
 
 
 Stop = Callable[[], bool]
@@ -132,7 +134,6 @@ class Backtracking:
     file_growth: Callable[[Model], float] = lambda model: 0.0
     _seen: dict[int, list[Model]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
-    """Best gain of each rule so far, as a share of the start's cost."""
     _built: int = 0
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report, seeds: Sequence[State] = ()) -> Found:
@@ -160,7 +161,7 @@ class Backtracking:
                 tried.update(fresh)
             best = min([best, *reached[:1]], key=_priority)
         simplest = self._simplified(first, best) if best.trace else None
-        return Found(reached, reason, self._built, simplest)
+        return Found(reached, reason, self._built, simplest, self._gains)
 
     def _descend(
         self,
