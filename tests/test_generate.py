@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from scripts import generated_coverage
 from taso_py.cli import main
 from taso_py.generate.derive import Rules, derivable
-from taso_py.generate.field import P, fingerprints, kernel
+from taso_py.generate.field import P, draw, fingerprints, kernel
 from taso_py.generate.generalise import rules
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Law, Terms, Tree
@@ -84,6 +84,27 @@ def test_functions_keep_the_laws_that_are_promised() -> None:
     assert (computed("Max", a, b) == computed("Max", b, a)).all()
     assert (computed("Exp", a + b) == computed("Mul", computed("Exp", a), computed("Exp", b))).all()
     assert (computed("Tanh", a) != computed("Sigmoid", a)).all()
+
+
+def test_constants_are_in_their_usual_order() -> None:
+    """Else relu would make 0 of some positive constants, and laws that are false were met everywhere."""
+    ninth = pow(9, -1, P)
+    assert computed("Relu", np.array([0, 1, 2, ninth, P - 1, P - ninth])).tolist() == [0, 1, 2, ninth, 0, 0]
+    assert computed("Max", np.array([1, 2, P - 3]), np.array([2, ninth, P - 1])).tolist() == [2, 2, P - 1]
+
+
+def test_a_pooled_relu_is_told_from_what_is_pooled() -> None:
+    """All residues of a window lie below 0 often enough; inputs have residues on both sides."""
+    image = draw((4, 1, 3, 3), 0).astype(np.int64)[0].reshape(4, 1, 3, 3)
+    pool = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
+    assert (computed("MaxPool", computed("Relu", image), **pool) != computed("MaxPool", image, **pool)).any()
+    for shape in [(), (2,), (2, 4)]:
+        relu = kernel(OPERATORS["Relu"](), (TensorType("float32", shape),))
+        for number in range(20):
+            given = draw(shape, number)
+            kept = relu.run([given[None]])[0] == given
+            assert 0 < kept.sum() < kept.size
+            assert shape == () or (kept.any(axis=1) & ~kept.all(axis=1)).all()
 
 
 def test_fingerprints_differ_where_values_differ() -> None:

@@ -33,6 +33,8 @@ INSTANCES = 4
 
 _ATTEMPTS, _DRAWS = 40, 300
 """Random instances of which some are taken that tell the law from its special cases, and attempts to draw each."""
+_STALE = 10
+"""Instances in a row that show nothing new, after which no more are drawn."""
 
 
 Heads: TypeAlias = tuple[type[Operator] | None, ...]
@@ -105,6 +107,8 @@ def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES, 
     random, values = np.random.default_rng(seed), Values()
     directed = rule.directions()[0]
     drawn: list[Instance] = []
+    shown: set[tuple[str, ...]] = set()
+    stale = 0
     for _ in range(_ATTEMPTS):
         instance = draw(directed, random, values, _DRAWS)
         if instance is None:
@@ -112,6 +116,11 @@ def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES, 
         if not drawn and not _derived(instance, rules, states, growth):
             return False  # most laws that do not follow show it here, and drawing takes longer than rewriting
         drawn.append(instance)
+        told = _generic(instance)
+        stale = 0 if told - shown else stale + 1
+        shown |= told
+        if stale == _STALE:
+            break
     return bool(drawn) and all(_derived(i, rules, states, growth) for i in _telling(drawn))
 
 

@@ -1,4 +1,4 @@
-"""Equal values that rules of fewer operators explain already: at a last level of millions nearly all do.
+"""Equal terms that rules of fewer operators explain already: at a last level of millions nearly all are.
 
 What is left becomes laws.  The terms are those of the enumeration, at its sizes, so this says nothing of other sizes:
 it only decides where it is worth looking for a new law.
@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from taso_py.generate.derive import Rewriting, Rules, met
-from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree
+from taso_py.generate.pairs import CONSTANT, OUTPUTS, VARIABLE, Law, Terms, Tree, leaves
 from taso_py.generate.sources import DTYPE
-from taso_py.generate.table import Collision
 from taso_py.graph.model import Node, Values
 from taso_py.ops.activations import Relu
 from taso_py.rules.build import Builder
@@ -63,11 +62,15 @@ class Nodes:
         return value
 
 
-def unexplained(collisions: Iterable[Collision], terms: Terms, rules: Rules) -> Iterator[int]:
-    """The numbers of the pairs that do not follow from ``rules`` by a few rewrites through no larger term."""
+def unexplained(pairs: Iterable[Law], terms: Terms, rules: Rules, growth: int) -> Iterator[int]:
+    """The numbers of the pairs that do not follow from ``rules`` by a few rewrites.
+
+    They may lead through terms of ``growth`` more nodes.  What has no variable is no law.
+    """
     nodes = Nodes(terms)
     rewriting = Rewriting(nodes.values, nodes.nodes, rules)
-    for number, pair in enumerate(collisions):
-        known = terms.tree(pair.known) if isinstance(pair.known, int) else terms.application(*pair.known)
-        if not met(rewriting, nodes.add(known), nodes.add(terms.application(*pair.found)), _STATES, growth=0):
+    for number, (one, other) in enumerate(pairs):
+        if not any(leaf[0] == VARIABLE for leaf in leaves(one)):
+            continue
+        if one[0] == OUTPUTS or not met(rewriting, nodes.add(one), nodes.add(other), _STATES, growth):
             yield number

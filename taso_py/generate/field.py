@@ -5,7 +5,9 @@ have equal residues as far as this algebra goes, so what it respects decides whi
 
 - sums, differences, products and quotients of rationals: all laws of a field (a quotient by 0 is 0);
 - max and relu: the greatest under a keyed total order of residues, hence associative, commutative, idempotent;
-  relu(x) = max(x, 0).  Laws that mix it with sums or products, such as max(x + c, y + c) = max(x, y) + c, are missed;
+  relu(x) = max(x, 0).  Small fractions, which constants are made of, are in their usual order.  Of the others 7 in 10
+  lie below 0, so that even among the residues of a window all may, and every input has residues on both sides;
+  Laws that mix it with sums or products, such as max(x + c, y + c) = max(x, y) + c, are missed;
 - exp: maps Z_Q to Z_P with exp(a + b) = exp(a)·exp(b); what depends on one is compared modulo P only;
 - every other function: a keyed hash of (name, attributes, arguments), which has no laws but equality.
 
@@ -95,7 +97,12 @@ def fingerprints(values: Array, *, exact: bool) -> Array:
 def draw(shape: Sequence[int], number: int) -> Array:
     """The residues [2, elements] of the input of this shape and number: always the same ones."""
     random = np.random.default_rng(zlib.crc32(repr((tuple(shape), number)).encode()))
-    return np.stack([random.integers(1, prime, math.prod(shape)) for prime in PRIMES]).astype(np.uint32)
+    while True:
+        found = np.stack([random.integers(1, prime, math.prod(shape)) for prime in PRIMES])
+        above = np.stack([_order(x, prime) >= np.uint64(_ZERO) for x, prime in zip(found, PRIMES, strict=True)])
+        # A single number is above 0 modulo the one prime and below modulo the other.
+        if above.any() and not above.all() and (above.shape[1] == 1 or (above.any(1) & ~above.all(1)).all()):
+            return found.astype(np.uint32)
 
 
 @dataclass(slots=True)
@@ -207,19 +214,40 @@ class Kernel:
             left, right = (times * x.sum(axis=axis, keepdims=True) for x in (left, right))
             return (reduced(left, P), reduced(right, Q)), None
         if present is None:
-            return (_greatest(left, axis), _greatest(right, axis)), None
+            return (_greatest(left, axis, P), _greatest(right, axis, Q)), None
         anywhere = np.asarray(present.any(axis=axis, keepdims=True))
-        return (_greatest(left, axis, present), _greatest(right, axis, present)), anywhere
+        return (_greatest(left, axis, P, present), _greatest(right, axis, Q, present)), anywhere
 
 
-def _greatest(x: Array, axis: int, present: Array | None = None) -> Array:
-    keys = _order(x) if present is None else np.where(present, _order(x), np.uint64(0))
+def _greatest(x: Array, axis: int, prime: int, present: Array | None = None) -> Array:
+    keys = _order(x, prime) if present is None else np.where(present, _order(x, prime), np.uint64(0))
     return np.take_along_axis(x, keys.argmax(axis=axis, keepdims=True), axis=axis)
 
 
-def _order(x: Array) -> Array:
+_ZERO = 2**64 // 10 * 7
+"""The key of 0 in the order of residues."""
+_NUMERATORS, _DENOMINATORS = 36, 9
+"""The largest ones of fractions whose order is known."""
+
+
+def _order(x: Array, prime: int) -> Array:
     """Keys of the total order of residues; none is 0, which stands for absent."""
-    return np.asarray(mixed(x, 120) | np.uint64(1))
+    residues, keys = _fractions(prime)
+    place = np.minimum(np.searchsorted(residues, x), len(residues) - 1)
+    return np.where(residues[place] == x, keys[place], mixed(x, 120) | np.uint64(1))
+
+
+@lru_cache(maxsize=2)
+def _fractions(prime: int) -> tuple[Array, Array]:
+    """Residues of small fractions, ascending, and their keys."""
+    found = {Fraction(p, q) for p in range(-_NUMERATORS, _NUMERATORS + 1) for q in range(1, _DENOMINATORS + 1)}
+    ordered = sorted(found)
+    first = _ZERO - ordered.index(Fraction(0))
+    by_residue = sorted(
+        (f.numerator * pow(f.denominator, -1, prime) % prime, first + rank) for rank, f in enumerate(ordered)
+    )
+    residues, keys = zip(*by_residue, strict=True)
+    return np.array(residues, dtype=np.int64), np.array(keys, dtype=np.uint64)
 
 
 def _number(value: float) -> tuple[int, int]:
@@ -255,11 +283,11 @@ def _apply_modulo(function: str, x: Sequence[Array], attributes: Sequence[float]
         case "reciprocal":
             return power(x[0], prime - 2, prime)
         case "relu":
-            return np.where(_order(x[0]) >= _order(np.zeros(1, np.int64)), x[0], 0)
+            return np.where(_order(x[0], prime) >= np.uint64(_ZERO), x[0], 0)
         case "max":
-            return np.where(_order(x[0]) >= _order(x[1]), x[0], x[1])
+            return np.where(_order(x[0], prime) >= _order(x[1], prime), x[0], x[1])
         case "min":
-            return np.where(_order(x[0]) >= _order(x[1]), x[1], x[0])
+            return np.where(_order(x[0], prime) >= _order(x[1], prime), x[1], x[0])
         case _:
             state = mixed(np.zeros(1, np.int64), zlib.crc32(repr((function, tuple(attributes))).encode()))
             for k, argument in enumerate(x):

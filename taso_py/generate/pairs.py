@@ -83,11 +83,15 @@ class Terms:
         """Each law once, in the order of first appearance."""
         seen: set[Law] = set()
         for c in collisions:
-            known = self.tree(c.known) if isinstance(c.known, int) else self.application(*c.known)
-            law = self.canonical(known, self.application(*c.found))
+            law = self.canonical(*self.pair(c))
             if law is not None and law not in seen:
                 seen.add(law)
                 yield law
+
+    def pair(self, collision: Collision) -> Law:
+        """The two terms, each with its own names."""
+        known, found = collision.known, self.application(*collision.found)
+        return (self.tree(known) if isinstance(known, int) else self.application(*known)), found
 
     def tree(self, value: int) -> Tree:
         """The representative's term."""

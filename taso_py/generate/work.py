@@ -24,7 +24,7 @@ from taso_py.prove.replay import Replay
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
-Kind: TypeAlias = Literal["prints", "unexplained", "laws", "general", "forms", "settle", "derive"]
+Kind: TypeAlias = Literal["prints", "unexplained", "laws", "general", "open", "forms", "settle", "derive"]
 Task: TypeAlias = tuple[Kind, Any]
 
 PART = 20_000
@@ -129,12 +129,16 @@ def begin(space: Space) -> Work:
             case "unexplained":
                 collisions, known = given
                 state.grown()
-                yield list(unexplained(collisions, state.written, state.rules(known)))
+                pairs = map(state.written.pair, collisions)
+                yield list(unexplained(pairs, state.written, state.rules(known), growth=0))
             case "laws":
                 state.grown()
                 yield list(state.written.laws(given))
             case "general":
                 yield [state.terms.general(law) for law in given]
+            case "open":
+                laws, known = given
+                yield list(unexplained(laws, state.terms, state.rules(known), growth=1))
             case "forms":
                 yield [[[form.text() for form in level] for level in rules(law, state.chosen)] for law in given]
             case "derive":
