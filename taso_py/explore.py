@@ -16,7 +16,7 @@ from taso_py.job import SEARCH_SHARE, Job
 from taso_py.search.canonical import Canonical
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import Backtracking, Exhaustive, Found, Limits, State
+from taso_py.search.strategy import ROUNDS, Backtracking, Exhaustive, Found, Limits, State
 from taso_py.search.view import View
 from taso_py.setting import weight_bytes
 
@@ -39,11 +39,7 @@ _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
 def explore(job: Job, barred: Iterable[str] = ()) -> Found:
     """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
     job.progress.phase("search")
-    loaded = job.setting.loaded
-    canonical = Canonical.of(job.library.canonical, job.library.cleanup)
-    gone = {name.removesuffix("-reversed") for name in barred}
-    rewriter = Rewriter.of(job.library.search.without(gone), canonical)
-    view = View.of(loaded.model, canonical.expand, loaded.folder.value)
+    rewriter, view = _start(job, barred)
     if job.options.apply == "all":
         return Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
     with Cache(job.options.cache) as cache:
@@ -51,6 +47,37 @@ def explore(job: Job, barred: Iterable[str] = ()) -> Found:
         seeds = _seeds(job, rewriter, view, isinstance(cost, MeasuredCost))
         strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), _growth(job))
         return strategy.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
+
+
+def single_gains(job: Job) -> dict[str, float]:
+    """What each rule gains by itself on the original graph, as a share of its time: wherever it matches, in one sweep.
+
+    Places that get slower do not count, as the search would leave them out.  A rule that time did not suffice for, or
+    that matches nowhere, is absent.
+    """
+    job.progress.phase("single rules")
+    rewriter, view = _start(job)
+    found: dict[str, float] = {}
+    with Cache(job.options.cache) as cache:
+        cost = _cost_model(job, cache)
+        for group in rewriter.groups(rewriter.all_matches(view)):
+            outcome = None if job.stopped() else rewriter.apply(view, group, ROUNDS)
+            estimate = cost.difference(view.model, outcome.view.model) if outcome is not None else None
+            if estimate is not None:
+                saved = -sum(min(0.0, part.seconds) for part in estimate.parts)
+                name = group[0].rule.name
+                found[name] = max(found.get(name, 0.0), saved / job.start_cost)
+                job.progress.update(candidates=len(found), remaining_s=job.clock.left())
+    return found
+
+
+def _start(job: Job, barred: Iterable[str] = ()) -> tuple[Rewriter, View]:
+    """The rules but the barred ones, and the original."""
+    loaded = job.setting.loaded
+    canonical = Canonical.of(job.library.canonical, job.library.cleanup)
+    gone = {name.removesuffix("-reversed") for name in barred}
+    rewriter = Rewriter.of(job.library.search.without(gone), canonical)
+    return rewriter, View.of(loaded.model, canonical.expand, loaded.folder.value)
 
 
 def log_trace(job: Job, found: Found) -> None:

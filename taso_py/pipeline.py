@@ -1,4 +1,4 @@
-"""load > search > check > race: the whole of `superopt optimize` as one readable function; `rank` ends after search."""
+"""load > search > check > race: the whole of `superopt optimize` as one readable function; `rank` beside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from taso_py.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.check.check import Checker
 from taso_py.check.oracle import Limits as CheckLimits
 from taso_py.errors import OutputError
-from taso_py.explore import explore, log_trace
+from taso_py.explore import explore, log_trace, single_gains
 from taso_py.inspection import inspect
 from taso_py.job import CHECK_SHARE, SEARCH_SHARE, Clock, Job
 from taso_py.options import Options
@@ -79,18 +79,17 @@ def optimize(
 
 
 def rank(models: Sequence[Path], options: Options, *, progress: Progress, stop: StopFlag) -> Ranking:
-    """Which rules pay on ``models``: each is searched for a whole time budget; after a stop, those searched so far."""
+    """Which rules pay on ``models`` by themselves; each has the whole time budget; after a stop, those so far."""
     gains: dict[str, Mapping[str, float]] = {}
     for model in models:
         progress.log("info", str(model))
-        gains[str(model)] = _gains(model, options, progress, stop)
+        gains[str(model)] = _single_gains(model, options, progress, stop)
         if stop:
             break
     return ranked(gains)
 
 
-def _gains(source: Path, options: Options, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
-    """The best gain of one move of each rule that a search tried, as a share of the model's time."""
+def _single_gains(source: Path, options: Options, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
     clock = Clock(options.time_budget_s / SEARCH_SHARE)
     progress.phase("load")
     library, setting = _library(options), prepare(source, options)
@@ -98,7 +97,7 @@ def _gains(source: Path, options: Options, progress: Progress, stop: StopFlag) -
         return {}
     with lent(None, setting.config) as worker:
         baseline = _baseline(worker, setting, options)
-        return explore(Job(source, options, setting, library, worker, clock, progress, stop, baseline)).gains
+        return single_gains(Job(source, options, setting, library, worker, clock, progress, stop, baseline))
 
 
 def _library(options: Options) -> Library:

@@ -1,4 +1,4 @@
-"""Which rules pay: the measured gains of each rule's moves, over several models."""
+"""Which rules pay: the measured gains of each rule by itself, over several models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Usefulness:
-    """One rule in one direction; gains are shares of a model's time, of the best single move."""
+    """One rule in one direction; gains are shares of a model's time."""
 
     rule: str
     gains: Mapping[str, float]

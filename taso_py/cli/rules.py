@@ -106,10 +106,11 @@ def derive(sources: tuple[str, ...], goals: tuple[str, ...], states: int, as_jso
 def rank(
     models: tuple[Path, ...], files: tuple[str, ...], time_budget: float, as_json: bool, **arguments: Any
 ) -> None:
-    """Which rules pay on MODELS: the measured gain of each rule's best move, the most useful rule first.
+    """Which rules pay on MODELS by themselves, the most useful one first.
 
-    A gain is a share of the model's own time under ONNX Runtime. Gains of several rules do not add up: one may stand
-    in for another, and some pay only after others.
+    Each rule is applied wherever it matches, and the places that it changes are timed inside ONNX Runtime as the search
+    would time them; the gain is that of the places that get faster, as a share of the model's time. Gains of several
+    rules do not add up: one may stand in for another, and a rule that only prepares others shows none.
     """
     options = Options(
         ep_options=parse_ep_options(arguments.pop("ep_options")),

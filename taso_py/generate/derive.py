@@ -179,6 +179,10 @@ def met(terms: Rewriting, left: int, right: int, states: int, growth: int = GROW
     return False
 
 
+_Step: TypeAlias = tuple[int, int, int]
+"""A new term, and the part of the old one that was replaced with what it was replaced by."""
+
+
 @dataclass(slots=True)
 class Rewriting:
     """Terms over one table of values, rewritten one step at a time; operands that commute stand in one order."""
@@ -187,7 +191,8 @@ class Rewriting:
     nodes: dict[int, Node]
     rules: Rules
     sizes: dict[int, frozenset[int]] = field(default_factory=dict)
-    steps: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    steps: dict[int, tuple[_Step, ...]] = field(default_factory=dict)
+    replaced: dict[_Step, int] = field(default_factory=dict)
     orders: dict[int, int] = field(default_factory=dict)
 
     def ordered(self, value: int) -> int:
@@ -215,32 +220,49 @@ class Rewriting:
             self.sizes[value] = frozenset({value}).union(*below) if node else frozenset()
         return self.sizes[value]
 
-    def rewritten(self, value: int) -> tuple[int, ...]:
-        """All terms one rewrite away: at the root, or in an operand."""
+    def rewritten(self, value: int) -> Iterable[int]:
+        """All terms one rewrite away: at the root, or below, at one place or wherever the same term stands."""
+        return dict.fromkeys(new for new, _, _ in self._steps(value))
+
+    def _steps(self, value: int) -> tuple[_Step, ...]:
         if value not in self.steps:
             node = self.nodes.get(value)
             self.steps[value] = tuple(dict.fromkeys(self._rewritten(value, node))) if node else ()
         return self.steps[value]
 
-    def _rewritten(self, value: int, node: Node) -> Iterator[int]:
+    def _rewritten(self, value: int, node: Node) -> Iterator[_Step]:
         below = [self.nodes.get(i) for i in node.inputs if i is not None]
         heads = tuple(type(n.operator) if n is not None else None for n in below)
         for pattern in self.rules.fitting(type(node.operator), heads):
-            yield from self.applied(pattern, value)
+            for new in self.applied(pattern, value):
+                yield new, value, new
         for k, operand in enumerate(node.inputs):
             assert operand is not None
-            for new in self.rewritten(operand):
-                # Equal operands are one value: a rewrite replaces it wherever it is used here.
-                inputs = tuple(new if i == operand else i for i in node.inputs)
-                yield self._interned(Node(node.operator, inputs))
-                if node.inputs.count(operand) > 1:
-                    yield self._interned(Node(node.operator, (*node.inputs[:k], new, *node.inputs[k + 1 :])))
+            for new, old, by in self._steps(operand):
+                # In a graph equal terms are one node, and a rewrite replaces it for all who use it.
+                yield self._everywhere(value, old, by), old, by
+                yield self._interned(Node(node.operator, (*node.inputs[:k], new, *node.inputs[k + 1 :]))), old, by
+
+    def _everywhere(self, value: int, old: int, by: int) -> int:
+        """The term with ``by`` wherever ``old`` stands."""
+        if value == old:
+            return by
+        node = self.nodes.get(value)
+        if node is None or old not in self._parts(value):
+            return value
+        key = (value, old, by)
+        if key not in self.replaced:
+            inputs = tuple(None if i is None else self._everywhere(i, old, by) for i in node.inputs)
+            self.replaced[key] = self._interned(Node(node.operator, inputs))
+        return self.replaced[key]
 
     def _interned(self, node: Node) -> int:
         if node.operator.commutative:
             node = Node(node.operator, tuple(sorted(map(self._operand, node.inputs))))
-        types = [self.values.types[i] for i in node.inputs if i is not None]
-        value = self.values.intern(node, node.operator.infer(*types))
+        value = self.values.interned.get((node.operator, node.inputs))
+        if value is None:
+            types = [self.values.types[i] for i in node.inputs if i is not None]
+            value = self.values.intern(node, node.operator.infer(*types))
         self.nodes[value] = node
         return value
 

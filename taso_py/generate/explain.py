@@ -18,8 +18,9 @@ from taso_py.rules.build import Builder
 from taso_py.rules.term import Side
 from taso_py.rules.unify import Binding
 
-_STATES = 40
-"""Most terms that are expanded for one pair: longer ways are left to the derivation of laws."""
+FEW, MORE = (10, 0), (40, 1)
+"""Most terms that are expanded, and how many more nodes they may have: for a pair of values, of which there are
+millions, and for one of the laws that are left, each of which stands for several pairs."""
 
 
 @dataclass(slots=True)
@@ -62,15 +63,15 @@ class Nodes:
         return value
 
 
-def unexplained(pairs: Iterable[Law], terms: Terms, rules: Rules, growth: int) -> Iterator[int]:
-    """The numbers of the pairs that do not follow from ``rules`` by a few rewrites.
+def unexplained(pairs: Iterable[Law], terms: Terms, rules: Rules, effort: tuple[int, int]) -> Iterator[int]:
+    """The numbers of the pairs that do not follow from ``rules`` with so much ``effort``.
 
-    They may lead through terms of ``growth`` more nodes.  What has no variable is no law.
+    What has no variable is no law.
     """
     nodes = Nodes(terms)
     rewriting = Rewriting(nodes.values, nodes.nodes, rules)
     for number, (one, other) in enumerate(pairs):
         if not any(leaf[0] == VARIABLE for leaf in leaves(one)):
             continue
-        if one[0] == OUTPUTS or not met(rewriting, nodes.add(one), nodes.add(other), _STATES, growth):
+        if one[0] == OUTPUTS or not met(rewriting, nodes.add(one), nodes.add(other), *effort):
             yield number

@@ -5,7 +5,7 @@ have equal residues as far as this algebra goes, so what it respects decides whi
 
 - sums, differences, products and quotients of rationals: all laws of a field (a quotient by 0 is 0);
 - max and relu: the greatest under a keyed total order of residues, hence associative, commutative, idempotent;
-  relu(x) = max(x, 0).  Small fractions, which constants are made of, are in their usual order.  Of the others 7 in 10
+  relu(x) = max(x, 0).  Small fractions, which constants are made of, are in their usual order.  Of the others 6 in 10
   lie below 0, so that even among the residues of a window all may, and every input has residues on both sides;
   Laws that mix it with sums or products, such as max(x + c, y + c) = max(x, y) + c, are missed;
 - exp: maps Z_Q to Z_P with exp(a + b) = exp(a)·exp(b); what depends on one is compared modulo P only;
@@ -224,7 +224,7 @@ def _greatest(x: Array, axis: int, prime: int, present: Array | None = None) -> 
     return np.take_along_axis(x, keys.argmax(axis=axis, keepdims=True), axis=axis)
 
 
-_ZERO = 2**64 // 10 * 7
+_ZERO = 2**64 // 10 * 6
 """The key of 0 in the order of residues."""
 _NUMERATORS, _DENOMINATORS = 36, 9
 """The largest ones of fractions whose order is known."""

@@ -14,7 +14,7 @@ from taso_py.crew import Work
 from taso_py.errors import UsageError
 from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.direction import named
-from taso_py.generate.explain import unexplained
+from taso_py.generate.explain import FEW, MORE, unexplained
 from taso_py.generate.generalise import rules
 from taso_py.generate.pairs import Terms
 from taso_py.generate.settle import settle
@@ -130,7 +130,7 @@ def begin(space: Space) -> Work:
                 collisions, known = given
                 state.grown()
                 pairs = map(state.written.pair, collisions)
-                yield list(unexplained(pairs, state.written, state.rules(known), growth=0))
+                yield list(unexplained(pairs, state.written, state.rules(known), FEW))
             case "laws":
                 state.grown()
                 yield list(state.written.laws(given))
@@ -138,7 +138,7 @@ def begin(space: Space) -> Work:
                 yield [state.terms.general(law) for law in given]
             case "open":
                 laws, known = given
-                yield list(unexplained(laws, state.terms, state.rules(known), growth=1))
+                yield list(unexplained(laws, state.terms, state.rules(known), MORE))
             case "forms":
                 yield [[[form.text() for form in level] for level in rules(law, state.chosen)] for law in given]
             case "derive":

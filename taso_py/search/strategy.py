@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -19,7 +19,7 @@ from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
 """Share of the start's cost that a simpler state may cost more."""
-_ROUNDS = 16
+ROUNDS = 16
 """Most rounds of one sweep."""
 
 
@@ -98,8 +98,6 @@ class Found:
     explored: int
     simplest: State | None = None
     """The best state without the rules that it does not need."""
-    gains: Mapping[str, float] = field(default_factory=dict)
-    """The best gain of one move of each rule that was tried, as a share of the start's cost."""
 
 
 Stop = Callable[[], bool]
@@ -134,6 +132,7 @@ class Backtracking:
     file_growth: Callable[[Model], float] = lambda model: 0.0
     _seen: dict[int, list[Model]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
+    """Best gain of each rule so far, as a share of the start's cost."""
     _built: int = 0
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report, seeds: Sequence[State] = ()) -> Found:
@@ -161,7 +160,7 @@ class Backtracking:
                 tried.update(fresh)
             best = min([best, *reached[:1]], key=_priority)
         simplest = self._simplified(first, best) if best.trace else None
-        return Found(reached, reason, self._built, simplest, self._gains)
+        return Found(reached, reason, self._built, simplest)
 
     def _descend(
         self,
@@ -236,7 +235,7 @@ class Backtracking:
     def _expand(self, first: State, state: State, groups: list[Sequence[Match]]) -> State | None:
         """The next move of a state: a rule at all its sites; where that does not pay, later its classes of sites."""
         matches = groups.pop()
-        outcome = self.rewriter.apply(state.view, matches, _ROUNDS)
+        outcome = self.rewriter.apply(state.view, matches, ROUNDS)
         if outcome is None or not self._is_new(outcome.view.model):
             return None
         classes = self.rewriter.classes(matches)
@@ -303,7 +302,7 @@ class Backtracking:
             wanted = {o for site in step.sites for o in site.outputs}
             found = [m for ms in state.matches().values() for m in ms if m.rule.name == step.rule]
             found = [m for m in found if m.choice == step.choice and wanted & set(m.outputs)]
-            outcome = self.rewriter.apply(state.view, found, _ROUNDS) if found else None
+            outcome = self.rewriter.apply(state.view, found, ROUNDS) if found else None
             if outcome is None:
                 continue
             estimate = self.cost.difference(first.model, outcome.view.model)
@@ -325,7 +324,7 @@ class Backtracking:
         kept = [m for m in matches if not (set(m.outputs) | m.used) & lost]
         if not kept:
             return None
-        outcome = self.rewriter.apply(state.view, kept, _ROUNDS)
+        outcome = self.rewriter.apply(state.view, kept, ROUNDS)
         if outcome is None or not self._admissible(state, outcome) or not self._is_new(outcome.view.model):
             return None
         better = self.cost.difference(first.model, outcome.view.model)
