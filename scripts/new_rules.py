@@ -25,6 +25,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.bench_tools import run_onnxsim, run_onnxslim
+from taso_py.errors import TypingError
 from taso_py.generate.derive import Rules, derivable
 from taso_py.graph.model import Values
 from taso_py.onnx_io.fragment import fragment
@@ -36,7 +37,8 @@ from taso_py.rules.library import load_file
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Block, Predicate, Variable
 
-OPSET = 17
+OPSETS = (17, 20)
+"""The first at which a rule can be written is taken: tools know the older ones best, and Gelu came with 20."""
 _ATTEMPTS = 3000
 
 
@@ -92,7 +94,7 @@ def judged(rule: Rule, taso: Rules) -> Verdict:
     instance = draw(_with_weights(rule), np.random.default_rng(0), Values(), _ATTEMPTS)
     if instance is None:
         raise click.ClickException(f"{rule.name}: no instance found")
-    left, right = (_model(instance, outputs) for outputs in (instance.left, instance.right))
+    left, right = _models(instance)
     with TemporaryDirectory() as folder:
         source = Path(folder) / "left.onnx"
         onnx.save(left, source)
@@ -119,13 +121,23 @@ def _with_weights(rule: Rule) -> Rule:
     return replace(rule, conditions=(*rule.conditions, *fixed))
 
 
-def _model(instance: Instance, outputs: Sequence[int]) -> onnx.ModelProto:
-    table = instance.model(outputs, OPSET)
+def _models(instance: Instance) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    first, last = OPSETS
+    try:
+        return _model(instance, instance.left, first), _model(instance, instance.right, first)
+    except TypingError:
+        return _model(instance, instance.left, last), _model(instance, instance.right, last)
+
+
+def _model(instance: Instance, outputs: Sequence[int], opset: int) -> onnx.ModelProto:
+    table = instance.model(outputs, opset)
     used = {i for node in table.nodes.values() for i in node.inputs}
     feeds = [v for v in instance.feeds if v in used]
     nodes = sorted(table.nodes.items())
-    wanted = list(dict.fromkeys(outputs))
-    return fragment(nodes, feeds, wanted, instance.values, OPSET, weights=instance.weights, fold=True)
+    wanted = [o for o in dict.fromkeys(outputs) if o in table.nodes]
+    if not wanted:  # inputs alone: nothing runs
+        return onnx.ModelProto()
+    return fragment(nodes, feeds, wanted, instance.values, opset, weights=instance.weights, fold=True)
 
 
 def _optimised(source: Path) -> Path:

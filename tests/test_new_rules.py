@@ -51,6 +51,16 @@ def test_a_rule_that_none_has_is_new_until_tasos_rules_derive_it() -> None:
     assert not new_rules.judged(POOLED, Rules.of([POOLED])).new
 
 
+def test_a_side_without_operators_is_a_side() -> None:
+    verdict = new_rules.judged(parse_rule("rule twice: Neg(Neg(x)) => x for x[m, n]"), Rules())
+    assert (verdict.left, verdict.right) == (("Neg", "Neg"), ())
+
+
+def test_a_rule_of_a_later_operator_is_written_at_its_opset() -> None:
+    join = parse_rule("rule join: Concat(Gelu(x), Gelu(y), axis=0) => Gelu(Concat(x, y, axis=0)) for x[m, n], y[o, n]")
+    assert new_rules.judged(join, Rules()).right == ("Concat", "Gelu")
+
+
 def test_a_rule_of_two_outputs_is_not_called_new() -> None:
     merge = parse_rule(
         "rule merge: MatMul(x, y), MatMul(x, z) "

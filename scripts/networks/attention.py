@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from .graph import Array, GraphWriter
+from .graph import OPSET, Array, GraphWriter
 
 # Finite, and its exponential is exactly 0 in float32: a masked position costs no denormals.
 MASKED = -10000.0
@@ -186,9 +186,18 @@ def reference_bert_lora(
 
 
 def softsign_experts(
-    *, layers: int = 6, experts: int = 8, width: int = 512, batch: int = 1, seed: int = 0
+    *,
+    activation: str = "Softsign",
+    layers: int = 6,
+    experts: int = 8,
+    width: int = 512,
+    batch: int = 1,
+    seed: int = 0,
 ) -> onnx.ModelProto:
-    """Layers of small experts that read the same input: out = concat of softsign(x @ W_k); all ``[batch, width]``."""
+    """Layers of small experts that read the same input: out = concat of softsign(x @ W_k); all ``[batch, width]``.
+
+    ``activation`` names another operator in the place of Softsign; with Gelu the opset is 20, the first that has it.
+    """
     rng = np.random.default_rng(seed)
     graph = GraphWriter("softsign_experts")
     x = graph.input("x", (batch, width))
@@ -197,9 +206,9 @@ def softsign_experts(
         for k in range(experts):
             value = rng.standard_normal((width, width // experts), np.float32) * np.float32(2 * width**-0.5)
             product = graph.op("MatMul", f"layer{layer}.{k}.product", x, graph.weight(f"W_{layer}_{k}", value))
-            outputs.append(graph.op("Softsign", f"layer{layer}.{k}", product))
+            outputs.append(graph.op(activation, f"layer{layer}.{k}", product))
         x = graph.op("Concat", f"layer{layer}", *outputs, axis=1)
-    return graph.model({x: (batch, width)})
+    return graph.model({x: (batch, width)}, opset=20 if activation == "Gelu" else OPSET)
 
 
 def tiny_mlp(*, width: int = 16, hidden: int = 32, batch: int = 2, seed: int = 0) -> onnx.ModelProto:

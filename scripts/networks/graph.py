@@ -56,13 +56,14 @@ class GraphWriter:
         self._nodes.append(helper.make_node("Split", [value, lengths], outputs, name=name, axis=axis))
         return outputs
 
-    def model(self, outputs: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    def model(self, outputs: Mapping[str, Sequence[int]], opset: int = OPSET) -> onnx.ModelProto:
         """The finished float32 model; ``outputs`` gives the shape of each output value."""
+        opsets = [helper.make_opsetid("", opset)]
         declared = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(s)) for n, s in outputs.items()]
         graph = helper.make_graph(self._nodes, self._name, self._inputs, declared, list(self._weights.values()))
         return helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
+            opset_imports=opsets,
+            ir_version=max(IR_VERSION, helper.find_min_ir_version_for(opsets)),
             producer_name="superopt-networks",
         )
