@@ -107,35 +107,33 @@ def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES, 
     random, values = np.random.default_rng(seed), Values()
     directed = rule.directions()[0]
     drawn: list[Instance] = []
+    told: list[set[tuple[str, ...]]] = []
     shown: set[tuple[str, ...]] = set()
     stale = 0
     for _ in range(_ATTEMPTS):
         instance = draw(directed, random, values, _DRAWS)
         if instance is None:
             continue
-        if not drawn and not _derived(instance, rules, states, growth):
-            return False  # most laws that do not follow show it here, and drawing takes longer than rewriting
         drawn.append(instance)
-        told = _generic(instance)
-        stale = 0 if told - shown else stale + 1
-        shown |= told
+        told.append(_generic(instance))
+        stale = 0 if told[-1] - shown else stale + 1
+        shown |= told[-1]
         if stale == _STALE:
             break
-    return bool(drawn) and all(_derived(i, rules, states, growth) for i in _telling(drawn))
+    return bool(drawn) and all(_derived(drawn[k], rules, states, growth) for k in _telling(told))
 
 
-def _telling(drawn: Sequence[Instance]) -> list[Instance]:
-    """Few instances that together show as much of the law's generality as all do."""
-    told = [_generic(i) for i in drawn]
+def _telling(told: Sequence[set[tuple[str, ...]]]) -> list[int]:
+    """The numbers of few instances that together show as much of the law's generality as all do."""
     chosen: list[int] = []
     shown: set[tuple[str, ...]] = set()
     while len(chosen) < INSTANCES:
-        best = max(range(len(drawn)), key=lambda k: (len(told[k] - shown), -k), default=None)
+        best = max(range(len(told)), key=lambda k: (len(told[k] - shown), -k), default=None)
         if best is None or not told[best] - shown:
             break
         chosen.append(best)
         shown |= told[best]
-    return [drawn[k] for k in chosen] or list(drawn[:1])
+    return chosen or [0]
 
 
 def _generic(instance: Instance) -> set[tuple[str, ...]]:
