@@ -61,7 +61,9 @@ def single_gains(job: Job) -> dict[str, float]:
     with Cache(job.options.cache) as cache:
         cost = _cost_model(job, cache)
         for group in rewriter.groups(rewriter.all_matches(view)):
-            outcome = None if job.stopped() else rewriter.apply(view, group, ROUNDS)
+            if job.stopped():
+                break
+            outcome = rewriter.apply(view, group, ROUNDS)
             estimate = cost.difference(view.model, outcome.view.model) if outcome is not None else None
             if estimate is not None:
                 saved = -sum(min(0.0, part.seconds) for part in estimate.parts)

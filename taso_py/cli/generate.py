@@ -31,7 +31,7 @@ FILE = click.Path(path_type=Path)
               help="Processes here, or one worker for each CPU of a Ray cluster that runs already.")  # fmt: skip
 @option("--address", default="auto", show_default=True, help="Of the Ray cluster; auto: the one of this machine.")
 @option("--limit", type=click.FloatRange(min=1), default=5.0, show_default=True, metavar="SECONDS",
-              help="Processor time for testing and proving one law.")  # fmt: skip
+              help="Processor time (with ray: time) for testing and proving one law.")  # fmt: skip
 @option("--memory-limit", type=click.FloatRange(min=0.1), metavar="GB", help="Refuse a run that needs more.")
 @option("--checkpoint", type=FILE, metavar="DIR", help="Keep what is done in this directory, so that a run can go on.")
 @option("--resume", is_flag=True, help="Go on with the run in the --checkpoint directory.")

@@ -190,7 +190,7 @@ class Rewriting:
     rules: Rules
     sizes: dict[int, frozenset[int]] = field(default_factory=dict)
     steps: dict[int, tuple[_Step, ...]] = field(default_factory=dict)
-    replaced: dict[_Step, int] = field(default_factory=dict)
+    replaced: dict[tuple[int, int, int], int] = field(default_factory=dict)
     orders: dict[int, int] = field(default_factory=dict)
 
     def ordered(self, value: int) -> int:

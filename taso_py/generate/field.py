@@ -6,12 +6,13 @@ have equal residues as far as this algebra goes, so what it respects decides whi
 - sums, differences, products and quotients of rationals: all laws of a field (a quotient by 0 is 0);
 - max and relu: the greatest under a keyed total order of residues, hence associative, commutative, idempotent;
   relu(x) = max(x, 0).  Small fractions, which constants are made of, are in their usual order.  Of the others 6 in 10
-  lie below 0, so that even among the residues of a window all may, and every input has residues on both sides;
+  lie below 0, so that even among the residues of a window all may, and every input has residues on both sides.
   Laws that mix it with sums or products, such as max(x + c, y + c) = max(x, y) + c, are missed;
 - exp: maps Z_Q to Z_P with exp(a + b) = exp(a)·exp(b); what depends on one is compared modulo P only;
 - every other function: a keyed hash of (name, attributes, arguments), which has no laws but equality.
 
-A false collision costs time, because every candidate is proved; its probability is below 2^-50 for two values.
+A false collision costs time, because every candidate is proved, and the laws of one of the two values.  Its probability
+is below 2^-50 for two values, unless max and relu leave few different residues of them.
 """
 
 from __future__ import annotations

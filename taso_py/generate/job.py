@@ -7,7 +7,7 @@ what is derivable is judged against the rules of earlier batches only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -95,13 +95,10 @@ class Job:
         stages = (lower, last) if len(last) > _MANY else ((*lower, *last),)
         for number, collisions in enumerate(stages):
             with self._crew(_SECONDS) as crew:
-                # What follows from a law that was not decided will not be decided either.
-                known = (*(rule.text() for rule in rules.values()), *(law for law, _ in self.unknown))
-                if number > 0:
-                    collisions = self._left("unexplained", "explaining", _PAIRS, collisions, known, crew)
-                laws: Sequence[Law] = self._laws(number, collisions, crew)
-                if number > 0:
-                    laws = self._left("open", "explaining laws", _LAWS, laws, known, crew)
+                if number == 0:
+                    laws = self._laws(number, collisions, crew)
+                else:
+                    laws = self._unexplained(number, collisions, rules.values(), crew)
                 units = self._forms(number, laws, crew)
             with self._crew(self.settings.limit_s) as crew:
                 rules = self._proved(number, units, rules, crew)
@@ -146,15 +143,25 @@ class Job:
         self.figures.pairs = len(table.collisions) + len(collisions)
         return table.collisions, collisions
 
+    def _unexplained(
+        self, stage: int, collisions: Sequence[Collision], rules: Iterable[Rule], crew: AnyCrew
+    ) -> list[Law]:
+        """The laws that do not follow from ``rules`` in a few steps, nor from a law that was left undecided."""
+        known = (*(rule.text() for rule in rules), *(law for law, _ in self.unknown))
+        collisions = self._left("unexplained", "explaining", _PAIRS, collisions, known, crew)
+        laws = self._laws(stage, collisions, crew)
+        return self._left("open", "explaining laws", _LAWS, laws, known, crew)
+
     def _left(
         self, kind: Kind, phase: str, count: int, items: Sequence[Item], known: tuple[str, ...], crew: AnyCrew
     ) -> list[Item]:
-        """The pairs, or laws, that do not follow from the ``known`` laws of fewer operators in a few steps."""
+        """The pairs, or laws, that do not follow from the ``known`` laws in a few steps."""
         groups = list(_batches(items, count))
         answers = self._answers(kind, phase, groups, crew, further=(known,))
         return [group[k] for group, numbers in zip(groups, answers, strict=True) for k in numbers]
 
     def _laws(self, stage: int, collisions: Sequence[Collision], crew: AnyCrew) -> list[Law]:
+        """The general laws that equal values show."""
         found = list(dict.fromkeys(map(_law, self._steps("laws", "writing laws", collisions, crew, stage))))
         self.figures.laws += len(found)
         general = map(_law, self._steps("general", "generalising", found, crew, stage))

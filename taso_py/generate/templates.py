@@ -18,6 +18,7 @@ from taso_py.ops.operator import Operator
 
 Attributes: TypeAlias = dict[str, Any]
 
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """An operator with attributes that may depend on the operands' shapes; ``relu``: fused with a Relu."""

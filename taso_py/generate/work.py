@@ -167,9 +167,10 @@ def follows(rule: Rule, known: Rules) -> bool:
 
 def _settled(state: _State, forms: Sequence[Sequence[str]], known: tuple[str, ...]) -> tuple[str, list[str], str]:
     """(fate, texts of the rules, why)."""
-    if all(follows(named(parse_rule(text)), state.rules(known)) for text in forms[0]):
+    if all(follows(parse_rule(text), state.rules(known)) for text in forms[0]):
         return "derivable", [], ""
     if state.replay is None:
         state.replay = Replay()
+    # The prover draws the instances that a proof must agree with by the rule's name.
     outcome = settle(([named(parse_rule(text)) for text in level] for level in forms), state.replay)
     return outcome.fate, [rule.text() for rule in outcome.rules], outcome.why
