@@ -21,10 +21,11 @@ import numpy as np
 from taso_py.generate.derive import Rewriting, Rules, met
 from taso_py.generate.explain import Nodes
 from taso_py.generate.field import fingerprints
+from taso_py.generate.last import last_parts
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
 from taso_py.generate.sources import Source
 from taso_py.generate.table import Key, Value, accepted
-from taso_py.generate.work import Space, grown, last_parts
+from taso_py.generate.work import Space, Start, grown
 from taso_py.graph.types import TensorType
 from taso_py.rules.library import load_file
 
@@ -111,7 +112,7 @@ class Classes:
     last: dict[tuple[TensorType, int], Tree] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.terms = Terms(grown(self.space))
+        self.terms = Terms(grown(Start(self.space)))
         for shard in last_parts(self.terms.table, self.space.most):
             _, prints, _ = self.terms.table.evaluate(shard)
             type_ = self.terms.table.kernels(shard)[-1].result

@@ -2,7 +2,8 @@
 
     python scripts/new_rules.py rules/generated.rules --taso taso_shipped_rules.json add-conv-mul-52206277 ...
 
-TASO, and TENSAT, which takes TASO's rules, have a rule if it can be derived from TASO's shipped substitutions.
+TASO, and TENSAT, which takes TASO's rules, have a rule as far as its instances can be derived from TASO's shipped
+substitutions: some special cases, or all.
 onnxsim, onnxslim and ONNX Runtime have it if they turn an instance of its left side, weights as initializers, into
 something that runs the operators of the right side, or fewer.  A name ending in -reversed means the other direction.
 """
@@ -26,7 +27,7 @@ if __package__ in (None, ""):
 
 from scripts.bench_tools import run_onnxsim, run_onnxslim
 from taso_py.errors import TypingError
-from taso_py.generate.derive import Rules, derivable
+from taso_py.generate.derive import Rules, share_derived
 from taso_py.graph.model import Values
 from taso_py.onnx_io.fragment import fragment
 from taso_py.ops.convolution import Conv
@@ -49,8 +50,8 @@ class Verdict:
     rule: str
     left: tuple[str, ...]
     right: tuple[str, ...]
-    taso: bool | None
-    """None: a rule of several outputs, which nothing here derives."""
+    taso: float | None
+    """Share of random instances that TASO's rules derive; None: not asked, of a rule of several outputs."""
     tools: dict[str, tuple[str, ...]]
 
     def has(self, tool: str) -> bool:
@@ -61,7 +62,7 @@ class Verdict:
     @property
     def new(self) -> bool:
         """Whether none has it."""
-        return self.taso is False and not any(map(self.has, self.tools))
+        return self.taso == 0 and not any(map(self.has, self.tools))
 
 
 @click.command(help=__doc__)
@@ -83,7 +84,7 @@ def main(file: Path, names: Sequence[str], taso: Path) -> None:
     table = Table("rule", "left", "right", "TASO", *verdicts[0].tools)
     for v in verdicts:
         found = ("has it" if v.has(tool) else "no" for tool in v.tools)
-        derived = {True: "has it", False: "no", None: "not asked"}[v.taso]
+        derived = "not asked" if v.taso is None else "no" if v.taso == 0 else f"has {100 * v.taso:.0f} %"
         table.add_row(v.rule, " ".join(v.left), " ".join(v.right), derived, *found)
     Console(width=160).print(table)
     sys.exit(0 if all(v.new for v in verdicts) else 1)
@@ -107,7 +108,7 @@ def judged(rule: Rule, taso: Rules) -> Verdict:
                 raise click.ClickException(f"{rule.name}: {run.tool}: {run.failure}")
         found = {run.tool: _operators(onnx.load(run.output)) for run in runs if run.output}
         found["ONNX Runtime"] = _operators(onnx.load(_optimised(source)))
-    derived = derivable(rule, taso) if len(rule.left.outputs) == 1 else None
+    derived = share_derived(rule, taso) if len(rule.left.outputs) == 1 else None
     return Verdict(rule.name, _operators(left), _operators(right), derived, found)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import resource
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +15,19 @@ from click.testing import CliRunner
 
 from scripts import generated_coverage
 from taso_py.cli import main
+from taso_py.errors import OutputError
 from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.field import P, draw, fingerprints, kernel
 from taso_py.generate.generalise import rules
+from taso_py.generate.last import last_collisions, last_parts
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Law, Terms, Tree
 from taso_py.generate.settle import settle
 from taso_py.generate.sizing import Sizing, Unsized
+from taso_py.generate.stacks import Stacks
 from taso_py.generate.table import Table
 from taso_py.generate.templates import SETS
-from taso_py.generate.work import follows
+from taso_py.generate.work import Space, Start, follows, grown
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.prove.replay import Replay
@@ -129,9 +135,65 @@ def test_each_class_of_equal_values_has_one_representative() -> None:
     assert table.collisions  # transposed twice, and sums in another order
 
 
+def test_values_in_files_are_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("taso_py.generate.stacks._SMALL", 1)
+    tables = [Table(TASO.only(["ewadd", "transpose", "matmul"]), Stacks(on_disk)) for on_disk in (False, True)]
+    for table in tables:
+        table.grow(1)
+        table.grow(2)
+    here, there = tables
+    assert len(here.values) > 100  # more than a stack has room for at first
+    assert here.values == there.values
+    assert all(stack_of(here, k) == stack_of(there, k) for k in range(len(here.values)))
+    assert all(isinstance(s._room, np.memmap) for s in there.stacks.by_type.values())
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind, however the process ends
+
+
+def test_no_room_for_values_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("taso_py.generate.stacks._SMALL", 1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, before[1]))
+    try:
+        with pytest.raises(OutputError, match=r"no room for .* GB of values .* TMPDIR"):
+            Table(TASO, Stacks(on_disk=True)).grow(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_operands_that_share_operators_are_all_found() -> None:
+    table = Table(TASO.only(["transpose", "relu", "matmul"]))
+    for cost in (1, 2, 3):
+        found = {(i, j) for pairs in table._sharing(cost).values() for i, j in pairs.tolist()}
+        assert found == {
+            (i, j)
+            for (i, a), (j, b) in itertools.product(enumerate(table.values), repeat=2)
+            if len(a.nodes | b.nodes) == cost - 1 and a.nodes & b.nodes
+        }
+        for (left, right), pairs in table._sharing(cost).items():
+            assert {(table.values[i].type, table.values[i].weight) for i in pairs[:, 0]} == {left}
+            assert {(table.values[j].type, table.values[j].weight) for j in pairs[:, 1]} == {right}
+        if cost < 3:
+            table.grow(cost)
+    assert len(found) > 500
+
+
+def test_pairs_do_not_depend_on_how_much_is_sorted_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Start(Space("taso", ("ewadd", "relu", "transpose"), 2))
+    table = grown(start)
+    parts = last_parts(table, 2)
+    prints = [table.evaluate(part)[1] for part in parts]
+    whole = last_collisions(table, parts, prints)
+    assert {(whole[0].value >= 0).any(), (whole[0].value < 0).any()} == {True}
+    monkeypatch.setattr("taso_py.generate.last._PIECE", 20)
+    in_pieces = last_collisions(table, parts, prints)
+    assert (list(in_pieces[0]), in_pieces[1]) == (list(whole[0]), whole[1])
+
+
 def stack_of(table: Table, number: int) -> bytes:
     value = table.values[number]
-    return bytes(np.asarray(table.stacks[value.type][value.row]).tobytes())
+    return bytes(table.stacks.take(value.type, np.array([value.row])).tobytes())
 
 
 # ---- laws --------------------------------------------------------------------------------------------------------

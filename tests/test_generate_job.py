@@ -28,9 +28,11 @@ from taso_py.rules.parser import parse_rule
 PRODUCTS = ("matmul", "concat2d1", "split10", "split11", "ewadd")
 
 
-def run(*names: str, most: int = 2, workers: int = 1, checkpoint: Checkpoint | None = None) -> tuple[Job, str]:
+def run(
+    *names: str, most: int = 2, workers: int = 1, checkpoint: Checkpoint | None = None, memory: float | None = None
+) -> tuple[Job, str]:
     settings = Settings(Space("taso", names, most))
-    job = Job(settings, workers, checkpoint or Checkpoint())
+    job = Job(settings, workers, checkpoint or Checkpoint(), memory_limit=memory)
     found = job.run()
     return job, text_of(settings, job.figures, found)
 
@@ -99,13 +101,18 @@ def test_pairs_that_lower_rules_explain_are_left_out_and_nothing_is_lost(
 
 def test_a_large_run_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taso_py.generate.job.LARGE", 10)
-    with pytest.raises(UsageError, match=r"operators are about \d+ applications .*--force"):
+    with pytest.raises(UsageError, match=r"operators are about \d+ applications: .*--force"):
         run("ewadd", "relu")
 
 
 def test_a_run_beyond_the_memory_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="more than --memory-limit"):
         Job(Settings(Space("taso", (), 3)), memory_limit=1e-4).run()
+
+
+def test_a_run_with_a_memory_limit_finds_the_same(products: tuple[Job, str]) -> None:
+    assert Job(Settings(Space("taso", PRODUCTS, 2)), memory_limit=1.0)._grown().stacks.on_disk
+    assert run(*PRODUCTS, most=3, workers=2, memory=1.0)[1] == products[1]
 
 
 def state(code: int) -> Work:

@@ -30,6 +30,7 @@ TINY: dict[str, dict[str, Any]] = {
     "tiny_cnn": {},
     "tiny_mlp": {},
     "softsign_experts": {"layers": 2, "experts": 4, "width": 16, "batch": 2},
+    "sngan": {"channels": 2, "latent": 8, "base": 2},
 }  # fmt: skip
 
 

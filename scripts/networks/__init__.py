@@ -12,6 +12,7 @@ import onnx
 
 from .attention import bert, bert_lora, reference_bert_lora, softsign_experts, tiny_mlp
 from .convnets import reference_resnext50, resnext50, squeezenet, tiny_cnn
+from .generators import sngan
 from .recurrent import lstm, nasrnn, reference_nasrnn
 from .reparam import mobileone_s0, reference_mobileone_s0, reference_repvgg_a0, repvgg_a0
 
@@ -27,6 +28,7 @@ NETWORKS: dict[str, Callable[..., onnx.ModelProto]] = {
     "tiny_cnn": tiny_cnn,
     "tiny_mlp": tiny_mlp,
     "softsign_experts": softsign_experts,
+    "sngan": sngan,
 }
 
 REFERENCES: dict[str, Callable[..., onnx.ModelProto]] = {

@@ -32,7 +32,8 @@ FILE = click.Path(path_type=Path)
 @option("--address", default="auto", show_default=True, help="Of the Ray cluster; auto: the one of this machine.")
 @option("--limit", type=click.FloatRange(min=1), default=5.0, show_default=True, metavar="SECONDS",
               help="Processor time (with ray: time) for testing and proving one law.")  # fmt: skip
-@option("--memory-limit", type=click.FloatRange(min=0.1), metavar="GB", help="Refuse a run that needs more.")
+@option("--memory-limit", type=click.FloatRange(min=0.1), metavar="GB",
+              help="Keep values in temporary files (TMPDIR); refuse a run whose other data need more.")  # fmt: skip
 @option("--checkpoint", type=FILE, metavar="DIR", help="Keep what is done in this directory, so that a run can go on.")
 @option("--resume", is_flag=True, help="Go on with the run in the --checkpoint directory.")
 @option("--force", is_flag=True, help="Overwrite the output, and enumerate more than 50 million applications.")

@@ -123,6 +123,14 @@ def derivable(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES, 
     return bool(drawn) and all(_derived(drawn[k], rules, states, growth) for k in _telling(told))
 
 
+def share_derived(rule: Rule, rules: Rules, *, seed: int = 0, states: int = STATES, growth: int = GROWTH) -> float:
+    """The share of random instances that follow: above 0 where ``rules`` know a special case of the law."""
+    random, values = np.random.default_rng(seed), Values()
+    drawn = [draw(rule.directions()[0], random, values, _DRAWS) for _ in range(_ATTEMPTS)]
+    found = [_derived(i, rules, states, growth) for i in drawn if i is not None]
+    return sum(found) / len(found) if found else 0.0
+
+
 def _telling(told: Sequence[set[tuple[str, ...]]]) -> list[int]:
     """The numbers of few instances that together show as much of the law's generality as all do."""
     chosen: list[int] = []

@@ -19,10 +19,12 @@ from taso_py.generate.checkpoint import Checkpoint
 from taso_py.generate.cluster import RayCrew
 from taso_py.generate.derive import Rules
 from taso_py.generate.direction import complexity
+from taso_py.generate.last import last_collisions, last_parts
 from taso_py.generate.merge import merged
-from taso_py.generate.pairs import Law, last_collisions, size
+from taso_py.generate.pairs import Law, size
+from taso_py.generate.stacks import Stacks
 from taso_py.generate.table import Collision, Shard, Table
-from taso_py.generate.work import Kind, Space, begin, follows, last_parts
+from taso_py.generate.work import Kind, Space, Start, begin, follows
 from taso_py.progress import Progress, SilentProgress
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
@@ -34,8 +36,8 @@ Forms: TypeAlias = list[list[str]]
 
 LARGE = 50_000_000
 """Applications from which on an enumeration must be asked for."""
-_BYTES, _BYTES_LAST = 4000, 60
-"""Memory per application while it is kept as a value, and on the last level: operand numbers, fingerprint, sorting."""
+_BYTES, _BYTES_LAST = 1000, 40
+"""Memory of a value beside its residues, and of an application of the last level: operand numbers, fingerprint."""
 _BATCH, _LAWS, _PAIRS = 96, 250, 5000
 """Candidates, laws, and pairs of equal values that are dealt with together."""
 _MANY = 200_000
@@ -80,7 +82,7 @@ class Job:
     progress: Progress = field(default_factory=SilentProgress)
     force: bool = False
     memory_limit: float | None = None
-    """Gigabytes."""
+    """Gigabytes for what grows with the size of the run; with a limit the residues of values lie in temporary files."""
     figures: Figures = field(default_factory=Figures)
     ray: str | None = None
     """Address of a Ray cluster to run on, instead of ``workers`` processes."""
@@ -106,37 +108,44 @@ class Job:
             return self._minimised(list(rules.values()), crew)
 
     def _crew(self, limit_s: float) -> AnyCrew:
-        space = self.settings.space
+        start = Start(self.settings.space, self.memory_limit is not None)
         if self.ray is not None:
-            return RayCrew(begin, space, limit_s, _ATTEMPTS, self.ray)
-        return Crew(begin, space, self.workers, limit_s, _ATTEMPTS)
+            return RayCrew(begin, start, limit_s, _ATTEMPTS, self.ray)
+        return Crew(begin, start, self.workers, limit_s, _ATTEMPTS)
 
     # ---- enumeration -----------------------------------------------------------------------------------------
 
     def _grown(self) -> Table:
         space = self.settings.space
-        table = Table(space.chosen)
+        table = Table(space.chosen, Stacks(self.memory_limit is not None))
         for cost in range(1, space.most + 1):
-            self._require_room(table, cost)
+            count = table.estimate(cost)
+            if count > LARGE and not self.force:
+                raise UsageError(
+                    f"{cost} operators are about {count:,} applications: add --force to run it, or choose fewer --ops"
+                )
             if cost < space.most:
+                self._require_memory(len(table.values) + count, 0)
                 self.progress.phase(f"enumerating {cost} of {space.most} operators")
                 table.grow(cost)
         return table
 
-    def _require_room(self, table: Table, cost: int) -> None:
-        """`UsageError` when the next level is larger than was asked for."""
-        last = cost == self.settings.space.most
-        count = table.estimate(cost)
-        gigabytes = count * (_BYTES_LAST if last else _BYTES) / 1e9
-        text = f"{cost} operators are about {count:,} applications and {gigabytes:.1f} GB"
-        if count > LARGE and not self.force:
-            raise UsageError(f"{text}: add --force to run it, or choose fewer --ops")
-        if self.memory_limit is not None and gigabytes > self.memory_limit:
-            raise UsageError(f"{text}, more than --memory-limit {self.memory_limit:g}: choose fewer --ops")
+    def _require_memory(self, values: int, last: int) -> None:
+        """`UsageError` when so many values and applications of the last level need more than the limit."""
+        if self.memory_limit is None:
+            return
+        processes = 1 if self.ray is not None else 1 + self.workers
+        gigabytes = processes * (values * _BYTES + last * _BYTES_LAST) / 1e9
+        if gigabytes > self.memory_limit:
+            raise UsageError(
+                f"{values:,} values and {last:,} applications of the last level need {gigabytes:.2g} GB in {processes} "
+                f"processes, more than --memory-limit {self.memory_limit:g}: fewer --workers, or choose fewer --ops"
+            )
 
-    def _collisions(self, table: Table, crew: AnyCrew) -> tuple[list[Collision], list[Collision]]:
+    def _collisions(self, table: Table, crew: AnyCrew) -> tuple[list[Collision], Sequence[Collision]]:
         """Pairs of equal values: those below the last level, and those of the last one."""
         parts = last_parts(table, self.settings.space.most)
+        self._require_memory(len(table.values), sum(map(len, parts)))
         collisions, fresh = last_collisions(table, parts, self._prints(parts, crew))
         self.figures.applications = table.applications + sum(map(len, parts))
         self.figures.values = len(table.values) + fresh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from taso_py.generate.field import Kernel, draw, fingerprints
 from taso_py.generate.sources import DTYPE
-from taso_py.generate.table import Collision, Shard, Table, applied, constant
+from taso_py.generate.table import Collision, Table, applied, constant
 from taso_py.generate.templates import TemplateSet
 from taso_py.graph.types import TensorType
 
@@ -29,39 +29,6 @@ Law: TypeAlias = tuple[Tree, Tree]
 CONSTANT, VARIABLE, OUTPUTS = -1, -2, -3
 _MOST_SPLITS = 64
 """Most ways in which the occurrences of one variable are told apart."""
-
-
-def last_collisions(table: Table, shards: Sequence[Shard], prints: Sequence[Array]) -> tuple[list[Collision], int]:
-    """Equal pairs among the last level's applications and with known values, and how many values are new.
-
-    ``prints`` are the fingerprints of each shard.  The first of equal applications stands for the others.
-    """
-    if not shards:
-        return [], 0
-    starts = np.cumsum([0, *(len(s) for s in shards)])
-    kinds: dict[TensorType, int] = {}
-    places = [kinds.setdefault(table.kernels(s)[-1].result, len(kinds)) for s in shards]
-    everything = np.concatenate([p ^ _salt(k) for p, k in zip(prints, places, strict=True)])
-    known = {p ^ int(_salt(kinds[t])): n for (t, p), n in table.index.items() if t in kinds}
-    unique, first, inverse = np.unique(everything, return_index=True, return_inverse=True)
-    lower = [known.get(int(u)) for u in unique]
-
-    def application(place: int) -> tuple[int, tuple[int, ...]]:
-        at = int(np.searchsorted(starts, place, side="right")) - 1
-        return shards[at].template, tuple(int(o[place - starts[at]]) for o in shards[at].operands)
-
-    old = np.array([v is not None for v in lower], dtype=bool)
-    found: list[Collision] = []
-    for place in np.flatnonzero(old[inverse] | (first[inverse] != np.arange(len(everything)))):
-        value = lower[int(inverse[place])]
-        one = application(int(first[inverse[place]])) if value is None else value
-        found.append(Collision(one, application(int(place))))
-    return found, int(len(unique) - old.sum())
-
-
-def _salt(kind: int) -> np.uint64:
-    """Tells fingerprints of different types apart."""
-    return np.uint64(0x9E3779B97F4A7C15 * (kind + 1) % 2**64)
 
 
 @dataclass(slots=True)

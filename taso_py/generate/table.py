@@ -17,6 +17,7 @@ import numpy.typing as npt
 from taso_py.errors import TypingError
 from taso_py.generate.field import Kernel, draw, fingerprints, kernel
 from taso_py.generate.sources import DTYPE, Source
+from taso_py.generate.stacks import Stacks
 from taso_py.generate.templates import Template, TemplateSet
 from taso_py.graph.model import Values
 from taso_py.graph.types import TensorType
@@ -27,6 +28,10 @@ from taso_py.rules.term import Side
 from taso_py.rules.unify import Binding
 
 Array: TypeAlias = npt.NDArray[Any]
+PART = 20_000
+"""Applications that are evaluated at a time."""
+_STEP = 1 << 20
+"""Pairs of values that are compared at a time."""
 Key: TypeAlias = tuple[TensorType, bool]
 """A type, and whether values are computed from weights alone: the kind of an operand."""
 
@@ -52,6 +57,29 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Fields of values as arrays, one entry for each value."""
+
+    sources: Array
+    exact: Array
+    row: Array
+
+    @classmethod
+    def of(cls, values: Sequence[Value]) -> Columns:
+        return cls(
+            np.array([v.sources for v in values], np.int64),
+            np.array([v.exact for v in values], bool),
+            np.array([v.row for v in values], np.int64),
+        )
+
+    def extended(self, values: Sequence[Value]) -> Columns:
+        """With further values at the end."""
+        more = Columns.of(values)
+        pairs = [(self.sources, more.sources), (self.exact, more.exact), (self.row, more.row)]
+        return Columns(*map(np.concatenate, pairs))
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """Applications of one template to operands of given types: arrays of value numbers, one per operand."""
 
@@ -61,6 +89,11 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.operands[0])
+
+    def parts(self) -> Iterator[Shard]:
+        """Its applications in order, `PART` at a time."""
+        for at in range(0, len(self), PART):
+            yield Shard(self.template, self.types, tuple(o[at : at + PART] for o in self.operands))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +133,13 @@ class Table:
     """The values found so far; ``collisions`` are the equalities met on the way."""
 
     chosen: TemplateSet
+    stacks: Stacks = field(default_factory=Stacks)
     values: list[Value] = field(default_factory=list)
-    stacks: dict[TensorType, list[Array]] = field(default_factory=dict)
     index: dict[tuple[TensorType, int], int] = field(default_factory=dict)
     collisions: list[Collision] = field(default_factory=list)
     applications: int = 0
     families: list[list[int]] = field(default_factory=list)
+    _columns: Columns = field(default_factory=lambda: Columns.of(()))
 
     def __post_init__(self) -> None:
         families: dict[str, list[int]] = {}
@@ -120,11 +154,11 @@ class Table:
 
     def grow(self, cost: int) -> None:
         """Adds every new value of this cost."""
-        for shard in list(self.shards(cost)):
-            results, prints, exact = self.evaluate(shard)
-            self.applications += len(shard)
-            for row in range(len(shard)):
-                self._meet(shard, row, cost, int(prints[row]), bool(exact[row]), results[row])
+        for part in [part for shard in self.shards(cost) for part in shard.parts()]:
+            results, prints, exact = self.evaluate(part)
+            self.applications += len(part)
+            for row in range(len(part)):
+                self._meet(part, row, cost, int(prints[row]), bool(exact[row]), results[row])
 
     def _meet(self, shard: Shard, row: int, cost: int, print_: int, exact: bool, residues: Array) -> None:
         arguments = tuple(int(o[row]) for o in shard.operands)
@@ -152,15 +186,14 @@ class Table:
         residues: Array,
         print_: int | None = None,
     ) -> None:
-        stack = self.stacks.setdefault(type_, [])
         number = len(self.values)
         if print_ is None:
             print_ = int(fingerprints(residues[None].astype(np.int64), exact=exact)[0])
         nodes: frozenset[int] = frozenset()
         if template >= 0:
             nodes = frozenset({number}).union(*(self.values[a].nodes for a in arguments))
-        self.values.append(Value(type_, cost, template, arguments, nodes, sources, weight, exact, len(stack)))
-        stack.append(residues)
+        row = self.stacks.append(type_, residues)
+        self.values.append(Value(type_, cost, template, arguments, nodes, sources, weight, exact, row))
         self.index[type_, print_] = number
 
     # ---- applications ----------------------------------------------------------------------------------------
@@ -217,32 +250,28 @@ class Table:
         return one == other and weight and not other_weight
 
     def _sharing(self, cost: int) -> dict[tuple[Key, Key], Array]:
-        """Pairs of values that share operators and have ``cost`` - 1 together, by their kinds."""
-        found: dict[tuple[Key, Key], set[tuple[int, int]]] = {}
-
-        def pair(a: int, b: int) -> None:
-            one, other = self.values[a], self.values[b]
-            for x, y, i, j in ((one, other, a, b), (other, one, b, a)):
-                found.setdefault(((x.type, x.weight), (y.type, y.weight)), set()).add((i, j))
-
-        users: dict[int, list[int]] = {}
+        """Pairs of values that share operators and have ``cost`` - 1 together, by their kinds, in order."""
+        costs = np.array([v.cost for v in self.values])
+        nodes = np.full((len(costs), cost - 1), -1, dtype=np.int32)
         for number, v in enumerate(self.values):
-            for node in v.nodes:
-                if v.cost == cost - 1:
-                    pair(number, node)  # who has all operators himself shares all of the other's
-                elif v.cost < cost - 1:
-                    users.setdefault(node, []).append(number)
-        for numbers in users.values():
-            for a, b in itertools.combinations(numbers, 2):
-                one, other = self.values[a], self.values[b]
-                if cost <= one.cost + other.cost and len(one.nodes | other.nodes) == cost - 1:
-                    pair(a, b)
-        return {keys: np.array(sorted(pairs), dtype=np.int32) for keys, pairs in found.items()}
+            if v.cost < cost:
+                nodes[number, : v.cost] = sorted(v.nodes)
+        whole = np.flatnonzero(costs == cost - 1)  # who has all operators himself shares all of the other's
+        pairs = [np.stack([np.repeat(whole, cost - 1), nodes[whole].ravel()], axis=1)]
+        pairs += _overlapping(costs, nodes, cost)
+        kinds: dict[Key, int] = {}
+        kind = np.array([kinds.setdefault((v.type, v.weight), len(kinds)) for v in self.values])
+        both = np.unique(np.concatenate([p[:, order] for p in pairs for order in ([0, 1], [1, 0])]), axis=0)
+        group = kind[both[:, 0]] * len(kinds) + kind[both[:, 1]]
+        names = list(kinds)
+        return {
+            (names[k // len(kinds)], names[k % len(kinds)]): both[group == k].astype(np.int32)
+            for k in np.unique(group).tolist()
+        }
 
     def canonical(self, shard: Shard) -> Shard:
         """The applications whose inputs of each family are its first ones: all others are renamings of them."""
-        masks = np.array([v.sources for v in self.values], dtype=np.int64)
-        used = np.bitwise_or.reduce([masks[o] for o in shard.operands])
+        used = np.bitwise_or.reduce([self.columns().sources[o] for o in shard.operands])
         keep = np.ones(len(shard), dtype=bool)
         for family in self.families:
             for first, second in itertools.pairwise(family):
@@ -262,15 +291,45 @@ class Table:
         values = first.run(operands)
         for k in rest:
             values = k.run([values])
-        exact = np.all([[self.values[n].exact for n in o] for o in shard.operands], axis=0) & (not first.taints)
+        exact = np.all([self.columns().exact[o] for o in shard.operands], axis=0) & (not first.taints)
         prints = np.where(exact, fingerprints(values.astype(np.int64), exact=True), 0).astype(np.uint64)
         if not exact.all():
             prints = np.where(exact, prints, fingerprints(values.astype(np.int64), exact=False))
         return values, prints, exact
 
     def _stack(self, type_: TensorType, numbers: Array) -> Array:
-        stack = self.stacks[type_]
-        return np.stack([stack[self.values[n].row] for n in numbers])
+        return self.stacks.take(type_, self.columns().row[numbers])
+
+    def columns(self) -> Columns:
+        """The values' fields as arrays."""
+        known = len(self._columns.row)
+        if known < len(self.values):
+            self._columns = self._columns.extended(self.values[known:])
+        return self._columns
+
+
+def _overlapping(costs: Array, nodes: Array, cost: int) -> Iterator[Array]:
+    """Pairs [n, 2] of values of fewer than ``cost`` - 1 operators that share some and have ``cost`` - 1 together.
+
+    ``nodes`` [values, cost - 1] are the operators of each in order, then -1.
+    """
+    small = np.flatnonzero((costs > 0) & (costs < cost - 1))
+    users: dict[int, list[int]] = {}
+    for number in small.tolist():
+        for node in nodes[number, : costs[number]].tolist():
+            users.setdefault(node, []).append(number)
+    for node, numbers in users.items():
+        of = np.array(numbers)
+        step = max(1, _STEP // len(of))
+        for at in range(0, len(of), step):
+            one, other = (x.ravel() for x in np.meshgrid(of[at : at + step], of, indexing="ij"))
+            shared = costs[one] + costs[other] - (cost - 1)
+            keep = (one < other) & (shared > 0)
+            one, other, shared = one[keep], other[keep], shared[keep]
+            same = (nodes[one][:, :, None] == nodes[other][:, None, :]) & (nodes[one] >= 0)[:, :, None]
+            first = np.where(same.any(axis=2), nodes[one], np.iinfo(np.int32).max).min(axis=1)
+            keep = (same.sum(axis=(1, 2)) == shared) & (first == node)  # a pair counts at its first shared operator
+            yield np.stack([one[keep], other[keep]], axis=1)
 
 
 _APPLIED: dict[tuple[str, type[Operator], tuple[TensorType, ...]], tuple[Kernel, ...] | None] = {}

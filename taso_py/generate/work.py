@@ -16,8 +16,10 @@ from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.direction import named
 from taso_py.generate.explain import FEW, MORE, unexplained
 from taso_py.generate.generalise import rules
-from taso_py.generate.pairs import Terms
+from taso_py.generate.last import last_parts
+from taso_py.generate.pairs import Law, Terms
 from taso_py.generate.settle import settle
+from taso_py.generate.stacks import Stacks
 from taso_py.generate.table import Shard, Table
 from taso_py.generate.templates import SETS, TemplateSet
 from taso_py.prove.replay import Replay
@@ -27,8 +29,8 @@ from taso_py.rules.rule import Rule
 Kind: TypeAlias = Literal["prints", "unexplained", "laws", "general", "open", "forms", "settle", "derive"]
 Task: TypeAlias = tuple[Kind, Any]
 
-PART = 20_000
-"""Applications whose fingerprints are one task."""
+_REMEMBERED = 100_000
+"""Terms of laws whose values a process remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,20 @@ class Space:
         return whole.only(self.operators) if self.operators else whole
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a process begins with."""
+
+    space: Space
+    on_disk: bool = False
+    """Whether values lie in temporary files."""
+
+
 @dataclass(slots=True)
 class _State:
     """What a process keeps between its tasks."""
 
-    space: Space
+    start: Start
     chosen: TemplateSet = field(init=False)
     table: Table | None = None
     terms: Terms = field(init=False)
@@ -65,21 +76,27 @@ class _State:
     known: tuple[tuple[str, ...], Rules] = field(default_factory=lambda: ((), Rules()))
 
     def __post_init__(self) -> None:
-        self.chosen = self.space.chosen
+        self.chosen = self.start.space.chosen
         self.terms = Terms(Table(self.chosen))
 
     def grown(self) -> Table:
         """The table of all values below the last level."""
         if self.table is None:
-            self.table = grown(self.space)
+            self.table = grown(self.start)
             self.written = Terms(self.table)
         return self.table
 
     def last_parts(self) -> list[Shard]:
         """The last level's applications in parts."""
         if self.parts is None:
-            self.parts = last_parts(self.grown(), self.space.most)
+            self.parts = last_parts(self.grown(), self.start.space.most)
         return self.parts
+
+    def general(self, law: Law) -> Law | None:
+        """The law with as many variables as possible; what is remembered of terms does not grow without end."""
+        if len(self.terms.known) > _REMEMBERED:
+            self.terms = Terms(Table(self.chosen))
+        return self.terms.general(law)
 
     def rule(self, text: str) -> Rule:
         """A rule from its text."""
@@ -98,28 +115,17 @@ class _State:
         return index
 
 
-def grown(space: Space) -> Table:
+def grown(start: Start) -> Table:
     """The table of all values below the last level."""
-    table = Table(space.chosen)
-    for cost in range(1, space.most):
+    table = Table(start.space.chosen, Stacks(start.on_disk))
+    for cost in range(1, start.space.most):
         table.grow(cost)
     return table
 
 
-def last_parts(table: Table, most: int) -> list[Shard]:
-    """The last level's applications up to renaming, in parts of at most `PART`."""
-    found: list[Shard] = []
-    for shard in map(table.canonical, table.shards(most)):
-        found += [
-            Shard(shard.template, shard.types, tuple(o[at : at + PART] for o in shard.operands))
-            for at in range(0, len(shard), PART)
-        ]
-    return found
-
-
-def begin(space: Space) -> Work:
+def begin(start: Start) -> Work:
     """What a process does with the tasks of a job; rules travel as text."""
-    state = _State(space)
+    state = _State(start)
 
     def work(task: Task) -> Iterator[Any]:
         kind, given = task
@@ -135,7 +141,7 @@ def begin(space: Space) -> Work:
                 state.grown()
                 yield list(state.written.laws(given))
             case "general":
-                yield [state.terms.general(law) for law in given]
+                yield [state.general(law) for law in given]
             case "open":
                 laws, known = given
                 yield list(unexplained(laws, state.terms, state.rules(known), MORE))
