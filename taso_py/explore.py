@@ -14,9 +14,10 @@ from taso_py.graph.model import Model
 from taso_py.graph.types import BYTES
 from taso_py.job import SEARCH_SHARE, Job
 from taso_py.search.canonical import Canonical
+from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import ROUNDS, Backtracking, Exhaustive, Found, Limits, State
+from taso_py.search.strategy import ROUNDS, Backtracking, Found, Limits, State
 from taso_py.search.view import View
 from taso_py.setting import weight_bytes
 
@@ -122,6 +123,7 @@ def _limits(job: Job) -> Limits:
     deadline = job.deadline(_SEEKING * SEARCH_SHARE)
     return Limits(
         deadline,
+        job.deadline(SEARCH_SHARE),
         job.options.alpha,
         states=_STATES if timed else _UNTIMED_STATES,
         patience=_PATIENCE if timed else _UNTIMED_PATIENCE,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 import pytest
 from graphs import model, rewriter, running, searched, view_of
 
+from taso_py.cost.model import RooflineCost
 from taso_py.cost.regions import regions
+from taso_py.cost.roofline import Roofline
 from taso_py.graph.model import Node
 from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
 from taso_py.search.moves import Rewriter
 from taso_py.search.rewriter import rewrite
-from taso_py.search.strategy import StopReason
+from taso_py.search.strategy import Backtracking, Found, Limits, State, StopReason
 from taso_py.search.view import View
 
 SIBLINGS = """agraph (float[1,8] x) => (float[1,4] p, float[1,6] q, float[1,2] r) {
@@ -166,6 +171,27 @@ def test_the_search_is_deterministic() -> None:
     runs = [searched(model(text, A=(8, 8), B=(8, 8))) for _ in range(2)]
     first, second = ([serialize(export(loaded, s.model)) for s in found.states[:5]] for loaded, found in runs)
     assert first == second
+
+
+def test_moves_of_a_seed_are_told_apart() -> None:
+    """What another search found comes with one price for all its moves; the report has a gain for each."""
+    text = "agraph (float[4] x, float[4] y) => (float[4] p, float[4] q) {a = Neg(x) p = Neg(a) b = Relu(y) q = Relu(b)}"
+    loaded = load(model(text))
+    rules, canonical = rewriter("rule negs: Neg(Neg(x)) => Identity(x)\nrule relus: Relu(Relu(x)) => Relu(x)")
+    view, roofline = view_of(loaded, canonical), Roofline({})
+    start = roofline.total(loaded.model)
+
+    def run(seeds: Sequence[State] = ()) -> Found:
+        search = Backtracking(rules, RooflineCost(roofline), roofline, Limits(time.monotonic() + 60))
+        return search.run(view, start, lambda: False, lambda count, best: None, seeds)
+
+    (seed, *_) = run().states
+    assert {step.rule for step in seed.trace} == {"negs", "relus"}
+    simplest = run([seed]).simplest
+    assert simplest is not None
+    assert simplest.model.nodes == seed.model.nodes
+    assert all(step.before > step.after for step in simplest.trace)
+    assert simplest.trace[0].before - simplest.trace[-1].after == pytest.approx(start - simplest.cost)
 
 
 @pytest.mark.parametrize(("shape", "around"), [("1,4", ["Tanh"]), ("1,1,4,4", ["MatMul", "Tanh"])])

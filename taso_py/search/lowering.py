@@ -10,10 +10,11 @@ from taso_py.cost.roofline import Roofline
 from taso_py.rules.rule import Rule
 from taso_py.search.arity import gathered
 from taso_py.search.canonical import Canonical, nothing
+from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.index import RuleIndex
 from taso_py.search.moves import Later, Rewriter, Site
 from taso_py.search.rewriter import Rewrite
-from taso_py.search.strategy import Exhaustive, State, Step
+from taso_py.search.strategy import State, Step
 from taso_py.search.view import View
 
 _PASSES = 8

@@ -1,4 +1,4 @@
-"""Search strategies; the default is TASO's cost-relaxed best-first search, over moves instead of single sites."""
+"""TASO's cost-relaxed best-first search, over moves instead of single sites."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ class Limits:
     """When to stop and what not to build."""
 
     deadline: float
+    """Of seeking states; the best one may be simplified until ``last``."""
+    last: float = float("inf")
     alpha: float = 1.05
     states: int = 5000
     """Most states to build."""
@@ -151,16 +153,19 @@ class Backtracking:
             barred = waiting.pop(0)
             found, reason = self._descend(first, best, barred, () if barred else seeds, stop, report)
             reached = _ranked([*reached, *found])[:_KEPT]
+            before, best = best, min([best, *reached[:1]], key=_priority)
             if reason not in (StopReason.SATURATED, StopReason.STALLED):
                 break
-            if found and (not barred or _priority(found[0]) < _priority(best)):
+            if found and (not barred or _priority(found[0]) < _priority(before)):
                 rules = dict.fromkeys(step.rule for step in found[0].trace)
                 fresh = [barred | {rule} for rule in rules if barred | {rule} not in tried]
                 waiting += fresh
                 tried.update(fresh)
-            best = min([best, *reached[:1]], key=_priority)
-        simplest = self._simplified(first, best) if best.trace else None
-        return Found(reached, reason, self._built, simplest)
+        if not best.trace or reason is StopReason.INTERRUPTED:
+            return Found(reached, reason, self._built)
+        steps = self._told_apart(first, best)
+        best, *states = (replace(s, trace=tuple(steps.get(id(x), x) for x in s.trace)) for s in (best, *reached))
+        return Found(tuple(states), reason, self._built, self._simplified(first, best))
 
     def _descend(
         self,
@@ -295,10 +300,22 @@ class Backtracking:
                 current = trial
         return current
 
+    def _told_apart(self, first: State, state: State) -> dict[int, Step]:
+        """A state's moves with the price of each, by identity, where `_priced` has booked all on one."""
+        if all(step.before != step.after for step in state.trace):
+            return {}
+        found = self._replayed(first, state.trace)
+        if found is None or found.model.nodes != state.model.nodes or len(found.trace) != len(state.trace):
+            return {}
+        pairs = zip(state.trace, found.trace, strict=True)
+        return {id(old): replace(old, before=new.before, after=new.after) for old, new in pairs}
+
     def _replayed(self, first: State, steps: Sequence[Step]) -> State | None:
         """The moves of a trace made again, as far as they still match; priced step by step."""
         state = first
         for step in steps:
+            if time.monotonic() > self.limits.last:
+                return None
             wanted = {o for site in step.sites for o in site.outputs}
             found = [m for ms in state.matches().values() for m in ms if m.rule.name == step.rule]
             found = [m for m in found if m.choice == step.choice and wanted & set(m.outputs)]
@@ -361,36 +378,3 @@ def _changes(before: Sequence[Part], after: Sequence[Part]) -> tuple[set[int], b
 
 def _ranked(states: Sequence[State]) -> tuple[State, ...]:
     return tuple(sorted(states, key=_priority))
-
-
-@dataclass(slots=True)
-class Exhaustive:
-    """Every rule wherever it still matches, one rule after the other, whatever it costs: for testing rules."""
-
-    rewriter: Rewriter
-    roofline: Roofline
-
-    def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
-        """One state: the table after all rules had their turn once."""
-        state = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
-        built = 0
-        for name in self.rewriter.index.names():
-            found = [m for matches in state.matches().values() for m in matches if m.rule.name == name]
-            outcome = self.rewriter.apply(state.view, found) if found else None
-            if outcome is None:
-                continue
-            after = outcome.view
-            cost = state.cost + self.roofline.difference(state.model, after.model)
-            step = Step(name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied)
-            state = State(
-                after,
-                self.rewriter.later(after, (state.view, state.matches)),
-                cost,
-                cost,
-                (*state.trace, step),
-            )
-            built += 1
-            report(built, cost)
-            if stop():
-                return Found((state,) if state.trace else (), StopReason.INTERRUPTED, built)
-        return Found((state,) if state.trace else (), StopReason.SATURATED, built)

@@ -1,0 +1,43 @@
+"""Every rule at least once, whatever it costs: for testing rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taso_py.cost.roofline import Roofline
+from taso_py.search.moves import Rewriter
+from taso_py.search.strategy import Found, Report, State, Step, Stop, StopReason
+from taso_py.search.view import View
+
+
+@dataclass(slots=True)
+class Exhaustive:
+    """Every rule wherever it still matches, one rule after the other."""
+
+    rewriter: Rewriter
+    roofline: Roofline
+
+    def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
+        """One state: the table after all rules had their turn once."""
+        state = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
+        built = 0
+        for name in self.rewriter.index.names():
+            found = [m for matches in state.matches().values() for m in matches if m.rule.name == name]
+            outcome = self.rewriter.apply(state.view, found) if found else None
+            if outcome is None:
+                continue
+            after = outcome.view
+            cost = state.cost + self.roofline.difference(state.model, after.model)
+            step = Step(name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied)
+            state = State(
+                after,
+                self.rewriter.later(after, (state.view, state.matches)),
+                cost,
+                cost,
+                (*state.trace, step),
+            )
+            built += 1
+            report(built, cost)
+            if stop():
+                return Found((state,) if state.trace else (), StopReason.INTERRUPTED, built)
+        return Found((state,) if state.trace else (), StopReason.SATURATED, built)
