@@ -22,6 +22,7 @@ from taso_py.generate.checkpoint import Checkpoint
 from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.job import Job, Settings, text_of
 from taso_py.generate.work import Space
+from taso_py.progress import SilentProgress
 from taso_py.rules.library import load_file
 from taso_py.rules.parser import parse_rule
 
@@ -210,6 +211,28 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert main(["generate", "--set", "taso", *options, *kept, "--resume", "-o", str(tmp_path / "a.rules")]) == 0
     assert main(["generate", "--set", "taso", *options, "-o", str(tmp_path / "b.rules")]) == 0
     assert (tmp_path / "a.rules").read_text() == (tmp_path / "b.rules").read_text()
+
+
+def test_what_is_proved_is_kept_before_its_batch_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taso_py.generate.job._KEEP_S", 0.0)
+
+    class Interrupted(SilentProgress):
+        def update(self, *, done: int | None = None, candidates: int | None = None, **more: object) -> None:
+            if candidates == 0 and done == 3:  # of the first batch of proofs
+                raise KeyboardInterrupt
+
+    checkpoint = Checkpoint(tmp_path)
+    settings = Settings(Space("taso", ("ewadd", "ewmul", "relu", "transpose"), 2))
+    with pytest.raises(KeyboardInterrupt):
+        Job(settings, 2, checkpoint, progress=Interrupted()).run()
+    known = checkpoint.get("proved-00000")
+    assert len(known) == 2
+    first = min(known)
+    checkpoint.put("proved-00000", {**known, first: {"lost": "as it was kept"}})
+    job = Job(settings, 2, checkpoint)
+    job.run()
+    assert [why for _, why in job.unknown if why == "as it was kept"] == ["as it was kept"]
+    assert set(checkpoint.get("proved-00000")) > set(known)
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def generate(
     from taso_py.generate.checkpoint import Checkpoint
     from taso_py.generate.job import Job, Settings, text_of
     from taso_py.generate.work import Space
+    from taso_py.version import VERSION
 
     start = time.perf_counter()
     require_runtime()
@@ -77,7 +78,7 @@ def generate(
     names = tuple(name.strip() for given in ops for name in given.split(","))
     settings = Settings(Space(set_name, names, max_operators), limit)
     kept = Checkpoint(checkpoint)
-    kept.begin(asdict(settings), resume=resume)
+    kept.begin({**asdict(settings), "version": VERSION}, resume=resume)
     with progress_on_stderr(verbosity) as progress:
         job = Job(settings, workers or available_threads(), kept, progress, force, memory_limit)
         job.ray = address if executor == "ray" else None

@@ -6,8 +6,9 @@ what is derivable is judged against the rules of earlier batches only.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,6 +43,8 @@ _BATCH, _LAWS, _PAIRS = 96, 250, 5000
 """Candidates, laws, and pairs of equal values that are dealt with together."""
 _MANY = 200_000
 """Pairs of the last level from which on those are left out that the rules of the lower levels explain."""
+_KEEP_S = 20.0
+"""How long answers that come one by one may go unkept."""
 _ATTEMPTS = 3
 """How often a task is tried when its process, or its node, is lost."""
 _SECONDS = 600.0
@@ -242,12 +245,11 @@ class Job:
         fates: Counter[str] = Counter()
         self.progress.phase("proving", len(units))
         for k, batch in enumerate(_batches(units, _BATCH)):
-            name = f"proved{stage or ''}-{k:05}"
-            answers = self.checkpoint.get(name)
-            if answers is None:
-                answers = self._batch(batch, tuple(r.text() for r in rules.values()), crew, k * _BATCH)
-                self.checkpoint.put(name, answers)
-            for forms, (fate, texts, why) in zip(batch, answers, strict=True):
+            known = tuple(r.text() for r in rules.values())
+            tasks = [("settle", (forms, known)) for forms in batch]
+            answers = self._one_by_one(f"proved{stage or ''}-{k:05}", tasks, crew, k * _BATCH, len(rules))
+            for forms, answer in zip(batch, answers, strict=True):
+                fate, texts, why = ("unknown", (), answer["lost"]) if isinstance(answer, dict) else answer
                 fates[fate] += 1
                 for text in texts:
                     rule = parse_rule(text)
@@ -258,25 +260,28 @@ class Job:
             setattr(self.figures, fate, getattr(self.figures, fate) + count)
         return rules
 
-    def _batch(
-        self, units: Sequence[Forms], known: tuple[str, ...], crew: AnyCrew, before: int
-    ) -> list[tuple[str, list[str], str]]:
-        tasks = [("settle", (forms, known)) for forms in units]
+    def _one_by_one(self, name: str, tasks: Sequence[Any], crew: AnyCrew, before: int, rules: int) -> list[Any]:
+        """The answers in the order of the tasks, each of which may take long, so that they are kept now and then.
 
-        def tell(done: int) -> None:
-            self.progress.update(done=before + done, candidates=len(known))
-
-        return [("unknown", [], a.why) if isinstance(a, Lost) else a for a in _ordered(crew, tasks, tell)]
-
-    def _tell(self, done: int) -> None:
-        self.progress.update(done=done)
+        In the place of one that is lost stands {"lost": why}.
+        """
+        known: dict[str, Any] = self.checkpoint.get(name) or {}
+        missing = [k for k in range(len(tasks)) if str(k) not in known]
+        kept = time.monotonic()
+        for number, answer in crew.answers([tasks[k] for k in missing]):
+            known[str(missing[number])] = {"lost": answer.why} if isinstance(answer, Lost) else answer
+            self.progress.update(done=before + len(known), candidates=rules)
+            if time.monotonic() > kept + _KEEP_S or len(known) == len(tasks):
+                self.checkpoint.put(name, known)
+                kept = time.monotonic()
+        return [known[str(k)] for k in range(len(tasks))]
 
     def _minimised(self, rules: Sequence[Rule], crew: AnyCrew) -> tuple[Rule, ...]:
         """The rules without those that follow from the rest; each one left out is derived again from what stays."""
         texts = {r.name: r.text() for r in rules}
         self.progress.phase("minimising", len(rules))
         tasks = [("derive", (r.text(), tuple(t for n, t in texts.items() if n != r.name))) for r in rules]
-        answers = _ordered(crew, tasks, self._tell)
+        answers = self._one_by_one("derived", tasks, crew, 0, len(rules))
         follow = [r for r, a in zip(rules, answers, strict=True) if a is True]
         kept = {r.name: r for r in rules}
         left_out: list[Rule] = []
@@ -297,15 +302,6 @@ def _useless(rule: Rule) -> tuple[bool, tuple[int, int, str]]:
     """What is left out first: laws of constants, then the more complex ones."""
     constant = any(not a.arguments for s in (rule.left, rule.right) for a in s.applications())
     return constant, complexity(rule)
-
-
-def _ordered(crew: AnyCrew, tasks: Sequence[Any], tell: Callable[[int], None]) -> list[Any]:
-    """The answers in the order of the tasks; ``tell`` hears how many are done."""
-    found: dict[int, Any] = {}
-    for number, answer in crew.answers(tasks):
-        found[number] = answer
-        tell(len(found))
-    return [found[k] for k in range(len(tasks))]
 
 
 def _batches(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
