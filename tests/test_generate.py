@@ -17,13 +17,14 @@ from scripts import generated_coverage
 from taso_py.cli import main
 from taso_py.errors import OutputError
 from taso_py.generate.derive import Rules, derivable
+from taso_py.generate.equations import Unsized
 from taso_py.generate.field import P, draw, fingerprints, kernel
 from taso_py.generate.generalise import rules
 from taso_py.generate.last import last_collisions, last_parts
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import CONSTANT, VARIABLE, Law, Terms, Tree
 from taso_py.generate.settle import settle
-from taso_py.generate.sizing import Sizing, Unsized
+from taso_py.generate.sizing import Sizing
 from taso_py.generate.stacks import Stacks
 from taso_py.generate.table import Table
 from taso_py.generate.templates import SETS
@@ -327,6 +328,19 @@ def test_pads_of_an_enlarged_kernel_are_related_to_those_of_the_kernel() -> None
         "when m >= 0, n >= 0, q >= 0, r >= 0, t - m >= 0, i - n >= 0, j - q >= 0, l - r >= 0"
     )
     assert first.id == wanted.id
+
+
+def test_two_windows_of_maxima_are_one_in_general(replay: Replay) -> None:
+    pool, larger = in_default("maxpool3"), in_default("maxpool5")
+    image = variable(2, 4, 6, 6)
+    outcome = settle(rules(((pool, (pool, image)), (larger, image)), DEFAULT), replay)
+    (rule,) = outcome.rules
+    wanted = parse_rule(
+        "rule wanted: MaxPool(MaxPool(x, kernel_shape=[m, n], pads=[q, r, t, i]), kernel_shape=[m, n], "
+        "pads=[q, r, t, i]) => MaxPool(x, kernel_shape=[2 * m - 1, 2 * n - 1], pads=[2 * q, 2 * r, 2 * t, 2 * i]) "
+        "for x[j, l, o, c]"
+    )
+    assert rule.id == wanted.id
 
 
 def test_a_sum_of_convolutions_with_different_kernels_is_merged_in_general(replay: Replay) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from taso_py.generate.direction import directed, sized
+from taso_py.generate.equations import Dims, Unsized
 from taso_py.generate.pairs import CONSTANT, VARIABLE
-from taso_py.generate.sizing import Dims, Unsized
 from taso_py.generate.typed import Step, Typed
 from taso_py.graph.sizes import Expression, Size, symbol
 from taso_py.ops.layout import Concat
@@ -102,8 +102,8 @@ class Form:
         """An attribute's value: the variable that it became, or what it is."""
         if isinstance(value, tuple):
             variable = str(value[0]).partition(".")[0] if value else ""
-            whole = [f"{variable}.{k}" for k in range(len(value))]
-            if variable not in self.typed.sizing.summed and [str(v) for v in value] == whole:
+            whole = tuple(symbol(f"{variable}.{k}") for k in range(len(value)))
+            if variable not in self.typed.sizing.summed and value == whole:
                 return Name(self.name(variable, name[0]))
             return Listing(tuple(self.value(name, v) for v in value))
         if isinstance(value, Expression):

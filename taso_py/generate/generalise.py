@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from taso_py.errors import TypingError
+from taso_py.generate.equations import Unsized
 from taso_py.generate.forms import FORMS
 from taso_py.generate.pairs import VARIABLE, Law, applications, leaves, outputs
-from taso_py.generate.sizing import Sizing, Solved, Unsized
+from taso_py.generate.sizing import Sizing, Solved
 from taso_py.generate.templates import TemplateSet
 from taso_py.generate.typed import Typed
 from taso_py.ops.constants import Eye
@@ -24,6 +25,7 @@ _LOOSE: Sequence[tuple[frozenset[str], Solved, bool]] = (
     (_WINDOWS | {"around"}, "", False),
     (_WINDOWS, "", False),
     (_WINDOWS - {"group"}, "", False),
+    (frozenset({"kernel_shape", "pads"}), "window", False),
     (frozenset({"group", "strides"}), "", False),
     (frozenset({"strides"}), "", False),
     (frozenset(), "", False),
@@ -46,7 +48,7 @@ def rules(law: Law, chosen: TemplateSet) -> list[list[Rule]]:
     for loose, solved, pointwise in _LOOSE:
         for rule in _forms(law, chosen, Sizing(loose, solved, pointwise)):
             if found.setdefault(law_text(rule), rule) is rule:
-                if solved:
+                if "around" in loose and solved:
                     together[0].append(rule)
                 else:
                     together.append([rule])

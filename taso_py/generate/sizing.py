@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from taso_py.errors import TypingError
-from taso_py.generate.equations import multiple, numerators, single, without_common_factors
+from taso_py.generate.equations import Dims, Equations, Unsized, multiple, single
 from taso_py.generate.sources import DTYPE
-from taso_py.graph.sizes import Expression, Size, substitute, symbol, symbols
+from taso_py.graph.sizes import Expression, Size, symbol
 from taso_py.graph.types import TensorType
 from taso_py.ops.convolution import Conv
 from taso_py.ops.layout import Concat
@@ -27,34 +27,26 @@ from taso_py.ops.reshape import Reshape
 from taso_py.ops.resize import Resize
 from taso_py.ops.slicing import Slice
 
-Dims: TypeAlias = tuple[Size, ...]
 Amounts: TypeAlias = tuple[Any, ...]
 """How much is added around an image or a kernel: the beginnings of its axes, then the ends."""
 
+Window: TypeAlias = tuple[Amounts, Amounts]
+"""A kernel's shape and the pads around the image."""
 
-_MOST_RENAMED = 3
-"""Most sizes that are renamed to make two forms equal."""
-
-
-Solved: TypeAlias = Literal["larger", "smaller", "around", ""]
-
-
-class Unsized(Exception):
-    """The law has no typing of this form."""
+Solved: TypeAlias = Literal["larger", "smaller", "around", "window", ""]
 
 
 @dataclass(slots=True)
-class Sizing:
-    """A substitution of sizes by sizes, and the concrete value that each had in the enumeration."""
+class Sizing(Equations):
+    """The sizes of a law's tensors, and what its attributes become."""
 
     loose: frozenset[str]
     """Attributes that become variables."""
     solved: Solved = ""
-    """Which of pads, smaller pads and what is added around a kernel becomes a sum or difference of the other two."""
+    """Which of pads, smaller pads and what is added around a kernel becomes a sum or difference of the other two;
+    "window": a window becomes what two others are together, one after the other."""
     pointwise: bool = False
     """Whether kernels of one pixel stay such, and with them strides of 1 and pads of 0."""
-    found: dict[str, Size] = field(default_factory=dict)
-    values: dict[str, int] = field(default_factory=dict)
     attributes: dict[tuple[str, Any], Any] = field(default_factory=dict)
     """What each attribute became, by its concrete value."""
     summed: set[str] = field(default_factory=set)
@@ -62,100 +54,10 @@ class Sizing:
     differences: list[Size] = field(default_factory=list)
     """What the other two make of it: it is not negative."""
 
-    def fresh(self, value: int) -> Size:
-        """A new size that was ``value``."""
-        name = f"d{len(self.values):03}"
-        self.values[name] = value
-        return symbol(name)
-
     def source(self, shape: Sequence[int]) -> Dims:
         """New sizes of a tensor."""
         fixed = self.pointwise and len(shape) == 4 and tuple(shape[2:]) == (1, 1)
         return tuple(1 if fixed and k >= 2 else self.fresh(d) for k, d in enumerate(shape))
-
-    def resolved(self, size: Size) -> Size:
-        """The size with everything that is known substituted."""
-        while not isinstance(size, int) and symbols(size) & self.found.keys():
-            size = substitute(size, self.found)
-        return size
-
-    def dims(self, dims: Sequence[Size]) -> Dims:
-        """`resolved`, size by size."""
-        return tuple(map(self.resolved, dims))
-
-    def concrete(self, size: Size) -> int:
-        """What the size was in the enumeration."""
-        value = substitute(size, self.values)
-        assert isinstance(value, int)
-        return value
-
-    def unify(self, one: Size, other: Size) -> None:
-        """Makes two sizes equal; `Unsized` when that needs more than naming one by the other."""
-        one, other = without_common_factors(self.resolved(one), self.resolved(other))
-        if one == other:
-            return
-        for this, that in sorted(((one, other), (other, one)), key=lambda pair: single(pair[0]) or "", reverse=True):
-            name = single(this)
-            if name is not None and name.startswith("d") and (isinstance(that, int) or name not in symbols(that)):
-                self.found[name] = that
-                return
-        alike = self._renaming(one, other) or self._solution(*numerators(one, other)) or self._grouping(one, other)
-        if alike is not None:
-            self.found.update(alike)
-            self.unify(one, other)
-            return
-        left, right = self._terms(one), self._terms(other)
-        if len(left) != len(right) or len(left) < 2:
-            raise Unsized(f"{one} and {other}")
-        for a, b in zip(left, right, strict=True):
-            self.unify(a, b)
-
-    def _renaming(self, one: Size, other: Size) -> dict[str, Size] | None:
-        """Names of the first size for names of the second that make them equal: two sizes of the same form."""
-        own = symbols(one) - symbols(other), symbols(other) - symbols(one)
-        mine, theirs = (sorted(n for n in names if n.startswith("d")) for names in own)
-        if not theirs or len(theirs) > _MOST_RENAMED:
-            return None
-        for names in itertools.permutations(mine, len(theirs)):
-            found: dict[str, Size] = {old: symbol(new) for old, new in zip(theirs, names, strict=True)}
-            if substitute(other, found) == one:
-                # The older name stays: `_terms` goes by the order of the names.
-                return {max(pair): symbol(min(pair)) for pair in zip(theirs, names, strict=True)}
-        return None
-
-    def _solution(self, one: Size, other: Size) -> dict[str, Size] | None:
-        """A size of the difference, which must be 0, in terms of the others: the greatest, as a sum of smaller ones."""
-        difference = one - other
-        if isinstance(difference, int):
-            return None
-        options: list[tuple[int, str, Size]] = []
-        for monomial, coefficient in difference.terms:
-            name = single(Expression(((monomial, 1),))) if monomial else None
-            if name is None or not name.startswith("d") or abs(coefficient) != 1:
-                continue
-            rest = (symbol(name) * coefficient - difference) * coefficient
-            if name not in symbols(rest):
-                options.append((self.values[name], name, rest))
-        if not options:
-            return None
-        _, name, rest = max(options, key=lambda option: option[:2])
-        return {name: rest}
-
-    def _grouping(self, one: Size, other: Size) -> dict[str, Size] | None:
-        """A number of groups in terms of another that divides it."""
-        names = [[n for n in sorted(symbols(size)) if n.startswith("g")] for size in (one, other)]
-        for a, b in itertools.product(*names):
-            for more, fewer in ((a, b), (b, a)):
-                if more != fewer and self.values[more] % self.values[fewer] == 0:
-                    return {more: symbol(fewer) * (self.values[more] // self.values[fewer])}
-        return None
-
-    def _terms(self, size: Size) -> list[Size]:
-        """The summands in the order in which their sizes came up."""
-        if isinstance(size, int):
-            return [size]
-        parts: list[Size] = [Expression(((m, c),)) if m else c for m, c in size.terms]
-        return sorted(parts, key=lambda p: min(symbols(p), default=""))
 
     # ---- applications ----------------------------------------------------------------------------------------
 
@@ -232,7 +134,34 @@ class Sizing:
                     sign = 1 if self.solved == "larger" else -1
                     self.attributes[solved] = tuple(a + sign * b for a, b in zip(one, other, strict=True))
                     self.differences += self.attributes[solved]
-                    self.summed |= {str(size).partition(".")[0] for size in (*one, *other)}
+                    self._sum(*one, *other)
+
+    def compose(self, windows: Collection[Window]) -> None:
+        """A window that is two others, one after the other, becomes their sum."""
+        for one, other in itertools.combinations_with_replacement(sorted(set(windows)), 2):
+            whole = _composed(one, other)
+            known = whole in (one, other) or ("kernel_shape", whole[0]) in self.attributes
+            if whole in windows and not known:
+                (a, p), (b, q) = parts = [self._window(w) for w in (one, other)]
+                self.attributes.update(zip(zip(_WINDOW, whole, strict=True), _composed(*parts), strict=True))
+                self._sum(*a, *p, *b, *q)
+
+    def _window(self, window: Window) -> Window:
+        kernel, pads = (self.attribute(name, value) for name, value in zip(_WINDOW, window, strict=True))
+        return kernel, pads
+
+    def _sum(self, *sizes: Size) -> None:
+        """Notes that the variables of these lists occur in sums."""
+        self.summed |= {str(size).partition(".")[0] for size in sizes}
+
+
+_WINDOW = ("kernel_shape", "pads")
+
+
+def _composed(one: Window, other: Window) -> Window:
+    """The window that two are, one after the other, where the first moves by 1: they share one place."""
+    (a, p), (b, q) = one, other
+    return tuple(x + y - 1 for x, y in zip(a, b, strict=True)), tuple(x + y for x, y in zip(p, q, strict=True))
 
 
 _TRIVIAL = {"strides": (1, 1), "pads": (0, 0, 0, 0)}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from taso_py.generate.equations import Dims
 from taso_py.generate.pairs import VARIABLE, Law, Tree, outputs
-from taso_py.generate.sizing import Dims, Sizing, around
+from taso_py.generate.sizing import Sizing, around
 from taso_py.generate.templates import Template, TemplateSet
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
@@ -15,6 +16,7 @@ from taso_py.ops.activations import Relu
 from taso_py.ops.convolution import Conv
 from taso_py.ops.operator import Operator
 from taso_py.ops.padding import Pad
+from taso_py.ops.pool import MaxPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,15 @@ class Typed:
         return self.places[tree]
 
     def relate(self, law: Law) -> None:
-        """Looks at all pads of the law before any of them becomes a variable."""
+        """Looks at all windows and pads of the law before any of them becomes a variable."""
         plain = Typed(self.chosen, Sizing(frozenset()))
         for side in law:
             for tree in outputs(side):
                 plain.add(tree)
         used = [s.operator for s in plain.steps if s.operator is not None]
+        if self.sizing.solved == "window":
+            self.sizing.compose([(o.kernel_shape, o.pads) for o in used if isinstance(o, MaxPool)])
+            return
         amounts = [found for o in used if isinstance(o, Pad) and (found := around(o.pads)) is not None]
         self.sizing.relate([o.pads for o in used if isinstance(o, Conv)], amounts)
 
