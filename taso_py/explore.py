@@ -115,7 +115,7 @@ def _quick_search(job: Job, rewriter: Rewriter, view: View, cost: float, share: 
         now = time.monotonic()
         limits = replace(limits, deadline=now + share * max(0.0, job.deadline(SEARCH_SHARE) - now))
     search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
-    return search.run(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
+    return search.seek(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
 
 
 def _limits(job: Job) -> Limits:

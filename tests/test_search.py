@@ -174,19 +174,29 @@ def test_the_search_is_deterministic() -> None:
 
 
 def test_moves_of_a_seed_are_told_apart() -> None:
-    """What another search found comes with one price for all its moves; the report has a gain for each."""
+    """What another search found comes with one price for all its moves; the report has a gain for each.
+
+    It counts even when no time is left to seek more.
+    """
     text = "agraph (float[4] x, float[4] y) => (float[4] p, float[4] q) {a = Neg(x) p = Neg(a) b = Relu(y) q = Relu(b)}"
     loaded = load(model(text))
     rules, canonical = rewriter("rule negs: Neg(Neg(x)) => Identity(x)\nrule relus: Relu(Relu(x)) => Relu(x)")
     view, roofline = view_of(loaded, canonical), Roofline({})
     start = roofline.total(loaded.model)
 
-    def run(seeds: Sequence[State] = ()) -> Found:
-        search = Backtracking(rules, RooflineCost(roofline), roofline, Limits(time.monotonic() + 60))
-        return search.run(view, start, lambda: False, lambda count, best: None, seeds)
+    def search(seconds: float = 60) -> Backtracking:
+        return Backtracking(rules, RooflineCost(roofline), roofline, Limits(time.monotonic() + seconds))
 
-    (seed, *_) = run().states
+    def run(seeds: Sequence[State], seconds: float = 60) -> Found:
+        return search(seconds).run(view, start, lambda: False, lambda count, best: None, seeds)
+
+    sought = search().seek(view, start, lambda: False, lambda count, best: None)
+    assert sought.simplest is None
+    (seed, *_) = sought.states
     assert {step.rule for step in seed.trace} == {"negs", "relus"}
+    late = run([seed], seconds=-1)
+    assert late.reason is StopReason.TIME
+    assert [state.model.nodes for state in late.states] == [seed.model.nodes]
     simplest = run([seed]).simplest
     assert simplest is not None
     assert simplest.model.nodes == seed.model.nodes

@@ -76,7 +76,7 @@ class Limits:
     """When to stop and what not to build."""
 
     deadline: float
-    """Of seeking states; the best one may be simplified until ``last``."""
+    """Of seeking states; what was found is priced and simplified until ``last``."""
     last: float = float("inf")
     alpha: float = 1.05
     states: int = 5000
@@ -138,12 +138,28 @@ class Backtracking:
     _built: int = 0
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report, seeds: Sequence[State] = ()) -> Found:
-        """Searches from a table whose cost is ``start_cost`` seconds, and from ``seeds`` that another search reached.
+        """`seek`, from ``seeds`` too that another search reached; then the best state is explained and simplified."""
+        first = self._first(start, start_cost)
+        found = self._sought(first, stop, report, seeds)
+        best = min([first, *found.states[:1]], key=_priority)
+        if not best.trace or found.reason is StopReason.INTERRUPTED:
+            return found
+        steps = self._told_apart(first, best)
+        best, *states = (replace(s, trace=tuple(steps.get(id(x), x) for x in s.trace)) for s in (best, *found.states))
+        return replace(found, states=tuple(states), simplest=self._simplified(first, best))
+
+    def seek(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
+        """Searches from a table whose cost is ``start_cost`` seconds.
 
         A search that has ended begins again without one of the rules that its best state used: a first move
         that gains can lead away from a better end, and all that lies behind the others was pruned.
         """
-        first = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
+        return self._sought(self._first(start, start_cost), stop, report, ())
+
+    def _first(self, start: View, start_cost: float) -> State:
+        return State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
+
+    def _sought(self, first: State, stop: Stop, report: Report, seeds: Sequence[State]) -> Found:
         reached: tuple[State, ...] = ()
         best = first
         waiting: list[frozenset[str]] = [frozenset()]
@@ -161,11 +177,7 @@ class Backtracking:
                 fresh = [barred | {rule} for rule in rules if barred | {rule} not in tried]
                 waiting += fresh
                 tried.update(fresh)
-        if not best.trace or reason is StopReason.INTERRUPTED:
-            return Found(reached, reason, self._built)
-        steps = self._told_apart(first, best)
-        best, *states = (replace(s, trace=tuple(steps.get(id(x), x) for x in s.trace)) for s in (best, *reached))
-        return Found(tuple(states), reason, self._built, self._simplified(first, best))
+        return Found(reached, reason, self._built)
 
     def _descend(
         self,
@@ -211,7 +223,7 @@ class Backtracking:
 
     def _priced(self, first: State, seed: State) -> State | None:
         """A state of another search at this one's prices: the whole gain is booked on its last move."""
-        if not self._is_new(seed.model) or time.monotonic() > self.limits.deadline:
+        if not self._is_new(seed.model) or time.monotonic() > self.limits.last:
             return None
         estimate = self.cost.difference(first.model, seed.model)
         if estimate is None:
