@@ -11,8 +11,9 @@ from taso_py.generate.forms import FORMS
 from taso_py.generate.pairs import VARIABLE, Law, applications, leaves, outputs
 from taso_py.generate.sizing import Sizing, Solved
 from taso_py.generate.templates import TemplateSet
-from taso_py.generate.typed import Typed
+from taso_py.generate.typed import Typed, operators
 from taso_py.ops.constants import Eye
+from taso_py.ops.operator import Operator
 from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Comparison, Name, Quantity
@@ -45,14 +46,18 @@ def rules(law: Law, chosen: TemplateSet) -> list[list[Rule]]:
         return []
     found: dict[str, Rule] = {}
     together: list[list[Rule]] = [[]]
+    windows = _has_windows(law, chosen)
+    related = _related(law, chosen) if windows else []
     for loose, solved, pointwise in _LOOSE:
-        for rule in _forms(law, chosen, Sizing(loose, solved, pointwise)):
+        if solved and not windows:
+            continue
+        for rule in _forms(law, chosen, Sizing(loose, solved, pointwise), related):
             if found.setdefault(law_text(rule), rule) is rule:
                 if "around" in loose and solved:
                     together[0].append(rule)
                 else:
                     together.append([rule])
-        if not solved and not _has_windows(law, chosen):
+        if not windows:
             break
     levels = [forms for forms in together if forms]
     return [*levels, *(_of_two_or_more(levels[0][0]) if levels else ())]
@@ -75,11 +80,19 @@ def _has_windows(law: Law, chosen: TemplateSet) -> bool:
     return any({"strides", "pads", "scales"} & o.__dataclass_fields__.keys() for o in used)
 
 
-def _forms(law: Law, chosen: TemplateSet, sizing: Sizing) -> Iterator[Rule]:
+def _related(law: Law, chosen: TemplateSet) -> list[Operator]:
+    """The law's operators, whose windows and pads may be sums of each other; none where the law has no typing."""
+    try:
+        return operators(law, chosen)
+    except (Unsized, TypingError, ValueError):
+        return []
+
+
+def _forms(law: Law, chosen: TemplateSet, sizing: Sizing, related: Sequence[Operator]) -> Iterator[Rule]:
     try:
         typed = Typed(chosen, sizing)
         if sizing.solved:
-            typed.relate(law)
+            typed.relate(related)
             if not sizing.summed:
                 return
         sides = [[typed.add(tree) for tree in outputs(side)] for side in law]

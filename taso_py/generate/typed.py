@@ -47,13 +47,8 @@ class Typed:
             self.places[tree] = self._source(tree) if tree[0] < 0 else self._application(tree)
         return self.places[tree]
 
-    def relate(self, law: Law) -> None:
-        """Looks at all windows and pads of the law before any of them becomes a variable."""
-        plain = Typed(self.chosen, Sizing(frozenset()))
-        for side in law:
-            for tree in outputs(side):
-                plain.add(tree)
-        used = [s.operator for s in plain.steps if s.operator is not None]
+    def relate(self, used: Sequence[Operator]) -> None:
+        """Looks at all windows and pads of the law's operators before any of them becomes a variable."""
         if self.sizing.solved == "window":
             self.sizing.compose([(o.kernel_shape, o.pads) for o in used if isinstance(o, MaxPool)])
             return
@@ -90,3 +85,12 @@ class Typed:
         self.types.append(TensorType("float32", tuple(shape)))
         self.dims.append(dims)
         return len(self.steps) - 1
+
+
+def operators(law: Law, chosen: TemplateSet) -> list[Operator]:
+    """The operators of a law with the attributes that they had."""
+    plain = Typed(chosen, Sizing(frozenset()))
+    for side in law:
+        for tree in outputs(side):
+            plain.add(tree)
+    return [s.operator for s in plain.steps if s.operator is not None]
