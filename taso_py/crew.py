@@ -7,8 +7,8 @@ import os
 import signal
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -42,6 +42,45 @@ class Lost:
 
 
 @dataclass(slots=True)
+class Queue:
+    """Tasks in their order, each asked for when there is somebody to do it, and those that are tried again."""
+
+    tasks: Iterator[Task | None]
+    attempts: int
+    count: int = 0
+    again: deque[tuple[int, Task]] = field(default_factory=deque)
+    given: dict[int, Task] = field(default_factory=dict)
+    tries: Counter[int] = field(default_factory=Counter)
+
+    def next(self) -> tuple[int, Task] | None:
+        """The number of a task, and the task; None when there is none now."""
+        if self.again:
+            number, task = self.again.popleft()
+        else:
+            task = next(self.tasks, None)
+            if task is None:
+                return None
+            number = self.count
+            self.count += 1
+        self.given[number] = task
+        self.tries[number] += 1
+        return number, task
+
+    def back(self, number: int) -> None:
+        """A task that was not begun."""
+        self.tries[number] -= 1
+        self.again.appendleft((number, self.given.pop(number)))
+
+    def done(self, number: int, answer: Answer | Lost) -> bool:
+        """Whether the answer counts; else the task will be given again."""
+        task = self.given.pop(number)
+        if isinstance(answer, Lost) and answer.why == DIED and self.tries[number] < self.attempts:
+            self.again.appendleft((number, task))
+            return False
+        return True
+
+
+@dataclass(slots=True)
 class Crew:
     """A number of processes, each started at its first task; a context manager that ends them."""
 
@@ -64,20 +103,23 @@ class Crew:
         for member in self.members:
             member.stop()
 
-    def answers(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer | Lost]]:
-        """The number of each task with its last answer, as they come."""
-        waiting = deque(range(len(tasks)))
-        tries = [0] * len(tasks)
-        while waiting or any(m.number is not None for m in self.members):
-            for member in self.members:
-                if member.number is None and waiting:
-                    number = waiting.popleft()
-                    tries[number] += 1
-                    member.give(number, tasks[number])
+    def answers(self, tasks: Iterable[Task | None]) -> Iterator[tuple[int, Answer | Lost]]:
+        """The number of each task with its last answer, as they come.
+
+        Tasks are asked for one by one: one may depend on answers that were given by then, and None in the place of a
+        task says that there is none before the next answer.
+        """
+        queue = Queue(iter(tasks), self.attempts)
+        while True:
+            for member in (m for m in self.members if m.number is None):
+                given = queue.next()
+                if given is None:
+                    break
+                member.give(*given)
+            if all(m.number is None for m in self.members):
+                return
             for number, answer in filter(None, [member.answer() for member in self._ready()]):
-                if isinstance(answer, Lost) and answer.why == DIED and tries[number] < self.attempts:
-                    waiting.appendleft(number)
-                else:
+                if queue.done(number, answer):
                     yield number, answer
 
     def _ready(self) -> list[_Member]:

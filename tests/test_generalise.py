@@ -12,6 +12,7 @@ from taso_py.generate.pairs import CONSTANT, Law, Terms
 from taso_py.generate.settle import settle
 from taso_py.generate.sizing import Sizing
 from taso_py.generate.table import Table
+from taso_py.generate.work import STEPS
 from taso_py.prove.replay import Replay
 from taso_py.rules.parser import parse_rule
 
@@ -56,7 +57,7 @@ def test_scales_of_a_resize_become_variables_and_kernels_of_one_pixel_stay(repla
     image, pixel = variable(2, 4, 6, 6), variable(4, 4, 1, 1)
     resize, conv = in_default("resize2"), in_default("conv1x1s1s")
     law: Law = ((resize, (conv, image, pixel)), (conv, (resize, image), pixel))
-    outcome = settle(rules(law, DEFAULT), replay)
+    outcome = settle(rules(law, DEFAULT), replay, STEPS)
     assert outcome.fate == "proved"
     (rule,) = outcome.rules
     assert "scales=[1.0, 1.0, m, n]" in rule.text()
@@ -67,7 +68,7 @@ def test_cuts_of_two_tensors_at_one_place_are_cuts_of_their_sum(replay: Replay) 
     """The halves are of equal size in the enumeration and need not be in general."""
     x, y = variable(2, 8), variable(2, 8, number=1)
     cut, plus = in_default("split11"), in_default("add")
-    outcome = settle(rules(((plus, (cut, x), (cut, y)), (cut, (plus, x, y))), DEFAULT), replay)
+    outcome = settle(rules(((plus, (cut, x), (cut, y)), (cut, (plus, x, y))), DEFAULT), replay, STEPS)
     assert [rule.text().partition("\n")[2] for rule in outcome.rules] == [
         "  Add(Slice(x, axes=[rank(a)], starts=[m], ends=[m + n], steps=[1]), "
         "Slice(y, axes=[rank(a)], starts=[m], ends=[m + n], steps=[1]))\n"
@@ -84,7 +85,7 @@ def test_a_constant_matrix_of_one_number_may_be_left_out(replay: Replay) -> None
         (in_default("matmul"), diagonal, matrix),
         (in_default("outer"), matrix, (in_default("column2"), scales)),
     )
-    outcome = settle(rules(law, DEFAULT), replay)
+    outcome = settle(rules(law, DEFAULT), replay, STEPS)
     (rule,) = outcome.rules
     assert rule.text().endswith("when m >= 2\n")
 
@@ -96,7 +97,7 @@ def test_a_factor_for_each_channel_is_a_convolution_of_as_many_groups(replay: Re
         (in_default("conv1x1s1s"), image, (in_default("column4"), factors)),
         (in_default("gain"), image, factors),
     )
-    outcome = settle(rules(law, DEFAULT), replay)
+    outcome = settle(rules(law, DEFAULT), replay, STEPS)
     assert [rule.text().partition("\n")[2] for rule in outcome.rules] == [
         "  Conv(x, Reshape(y, shape=[g, 1, 1, 1]), group=g)\n  == Mul(x, y)\n  for x[m, g, n, q], y[g, 1, 1]\n"
     ]
@@ -117,7 +118,7 @@ def test_groups_are_merged_in_pairs(merged_first: bool, replay: Replay) -> None:
     blocks = (CONSTANT, [source.name for source in DEFAULT.sources].index("blocks"))
     conv, twice = in_default("conv3x3s2s"), (in_default("concat4d1"), kernels, kernels)
     grouped, merged = (conv, image, kernels), (conv, image, (in_default("masked"), twice, blocks))
-    outcome = settle(rules((merged, grouped) if merged_first else (grouped, merged), DEFAULT), replay)
+    outcome = settle(rules((merged, grouped) if merged_first else (grouped, merged), DEFAULT), replay, STEPS)
     assert outcome.fate == "proved"
     (rule,) = outcome.rules
     assert rule.arrow == "=="
@@ -142,7 +143,7 @@ def test_pads_of_an_enlarged_kernel_are_related_to_those_of_the_kernel() -> None
 def test_two_windows_of_maxima_are_one_in_general(replay: Replay) -> None:
     pool, larger = in_default("maxpool3"), in_default("maxpool5")
     image = variable(2, 4, 6, 6)
-    outcome = settle(rules(((pool, (pool, image)), (larger, image)), DEFAULT), replay)
+    outcome = settle(rules(((pool, (pool, image)), (larger, image)), DEFAULT), replay, STEPS)
     (rule,) = outcome.rules
     wanted = parse_rule(
         "rule wanted: MaxPool(MaxPool(x, kernel_shape=[m, n], pads=[q, r, t, i]), kernel_shape=[m, n], "
@@ -158,7 +159,7 @@ def test_a_sum_of_convolutions_with_different_kernels_is_merged_in_general(repla
         (add, (template("conv3x3"), IMAGE, LARGE), (template("conv1x3"), IMAGE, SMALL)),
         (template("conv3x3"), IMAGE, (add, LARGE, (enlarge, SMALL))),
     )
-    outcome = settle(rules(law, TASO), replay)
+    outcome = settle(rules(law, TASO), replay, STEPS)
     assert outcome.fate == "proved"
     wanted = "=> Conv(x, Add(y, Pad(z, pads=[0, 0, m - t, n - i, 0, 0, q - j, r - l]))"
     assert any(wanted in rule.text() for rule in outcome.rules)
@@ -166,7 +167,7 @@ def test_a_sum_of_convolutions_with_different_kernels_is_merged_in_general(repla
 
 def test_a_false_law_is_refuted(replay: Replay) -> None:
     false = parse_rule("rule false: MatMul(x, y) => Add(x, y) for x[m, m], y[m, m]")
-    assert settle([[false]], replay).fate == "refuted"
+    assert settle([[false]], replay, STEPS).fate == "refuted"
 
 
 def test_parts_of_one_value_make_a_law_of_two_outputs() -> None:

@@ -214,7 +214,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_what_is_proved_is_kept_before_its_batch_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taso_py.generate.job._KEEP_S", 0.0)
+    monkeypatch.setattr("taso_py.generate.proving.KEEP_S", 0.0)
 
     class Interrupted(SilentProgress):
         def update(self, *, done: int | None = None, candidates: int | None = None, **more: object) -> None:

@@ -30,8 +30,8 @@ FILE = click.Path(path_type=Path)
 @option("--executor", type=click.Choice(["processes", "ray"]), default="processes", show_default=True,
               help="Processes here, or one worker for each CPU of a Ray cluster that runs already.")  # fmt: skip
 @option("--address", default="auto", show_default=True, help="Of the Ray cluster; auto: the one of this machine.")
-@option("--limit", type=click.FloatRange(min=1), default=5.0, show_default=True, metavar="SECONDS",
-              help="Processor time (with ray: time) for testing and proving one law.")  # fmt: skip
+@option("--steps", type=click.IntRange(min=1), default=20_000, show_default=True,
+              help="Most steps that the proofs of one law may take together, about 4,000 a second.")  # fmt: skip
 @option("--memory-limit", type=click.FloatRange(min=0.1), metavar="GB",
               help="Keep values in temporary files (TMPDIR); refuse a run whose other data need more.")  # fmt: skip
 @option("--checkpoint", type=FILE, metavar="DIR", help="Keep what is done in this directory, so that a run can go on.")
@@ -48,7 +48,7 @@ def generate(
     workers: int | None,
     executor: str,
     address: str,
-    limit: float,
+    steps: int,
     memory_limit: float | None,
     checkpoint: Path | None,
     resume: bool,
@@ -76,7 +76,7 @@ def generate(
         raise click.UsageError("--resume needs --checkpoint DIR")
     check_target(output, force=force or resume)
     names = tuple(name.strip() for given in ops for name in given.split(","))
-    settings = Settings(Space(set_name, names, max_operators), limit)
+    settings = Settings(Space(set_name, names, max_operators), steps)
     kept = Checkpoint(checkpoint)
     kept.begin({**asdict(settings), "version": VERSION}, resume=resume)
     with progress_on_stderr(verbosity) as progress:

@@ -6,14 +6,13 @@ import logging
 import re
 import socket
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from taso_py.crew import DIED, START_S, Answer, Begin, Lost, Task
+from taso_py.crew import DIED, START_S, Answer, Begin, Lost, Queue, Task
 from taso_py.errors import RuntimeMissingError, UsageError
 from taso_py.version import VERSION
 
@@ -97,22 +96,27 @@ class RayCrew:
         if self._own:
             self._ray.shutdown()
 
-    def answers(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer | Lost]]:
-        """The number of each task with its last answer, as they come."""
-        waiting = deque(range(len(tasks)))
-        tries = [0] * len(tasks)
-        while waiting or self.running:
-            self._replace(waiting, tries)
-            while waiting and (actor := self._actor()) is not None:
-                number = waiting.popleft()
-                tries[number] += 1
-                stream = actor.do.options(num_returns="streaming").remote(tasks[number])
-                self.running[stream] = _Running(number, actor)
+    def answers(self, tasks: Iterable[Task | None]) -> Iterator[tuple[int, Answer | Lost]]:
+        """The number of each task with its last answer, as they come; see `Crew.answers`."""
+        queue = Queue(iter(tasks), self.attempts)
+        while True:
+            self._replace(queue)
+            self._give(queue)
+            if not self.running:
+                return
             for number, answer in self._received():
-                if isinstance(answer, Lost) and answer.why == DIED and tries[number] < self.attempts:
-                    waiting.appendleft(number)
-                else:
+                if queue.done(number, answer):
                     yield number, answer
+
+    def _give(self, queue: Queue) -> None:
+        """A task for every actor that there is a CPU for."""
+        while (given := queue.next()) is not None:
+            number, task = given
+            actor = self._actor()
+            if actor is None:
+                queue.back(number)
+                return
+            self.running[actor.do.options(num_returns="streaming").remote(task)] = _Running(number, actor)
 
     def _actor(self) -> Any:
         """An idle actor, or a new one where a CPU is free; None when there is neither."""
@@ -126,15 +130,14 @@ class RayCrew:
         self._free -= 1
         return self._ray.remote(num_cpus=1)(_Worker).remote(self.begin, self.settings)
 
-    def _replace(self, waiting: deque[int], tries: list[int]) -> None:
+    def _replace(self, queue: Queue) -> None:
         """Gives idle actors the tasks of those that found no place: the CPU that was free may be gone."""
         now = time.monotonic()
         late = [s for s, r in self.running.items() if not r.begun and now >= r.since + _PLACING_S]
         for stream in late[: len(self.idle)]:
             one = self.running.pop(stream)
             self._kill(one.actor)
-            tries[one.number] -= 1
-            waiting.appendleft(one.number)
+            queue.back(one.number)
 
     def _received(self) -> list[tuple[int, Answer | Lost]]:
         """The tasks that have ended, one way or the other; waits a while until something is said."""

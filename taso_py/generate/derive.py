@@ -47,6 +47,8 @@ class Pattern:
     rule: Rule
     root: Application
     shapes: dict[str, tuple[Axis, ...]]
+    origin: str
+    """The id of the rule whose direction it is."""
 
     @property
     def heads(self) -> Heads:
@@ -60,7 +62,8 @@ class Pattern:
         for directed in (rule, rule.reversed()):
             root = directed.left.resolve(directed.left.outputs[0])
             if isinstance(root, Application) and not directed.unbound() and len(directed.left.outputs) == 1:
-                found.append(Pattern(directed, root, {d.variable: d.axes for d in directed.declarations}))
+                shapes = {d.variable: d.axes for d in directed.declarations}
+                found.append(Pattern(directed, root, shapes, rule.id))
         return found
 
 
@@ -69,6 +72,8 @@ class Rules:
     """Patterns by root operator, and by the operators below."""
 
     patterns: dict[type[Operator], dict[Heads, list[Pattern]]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    """Ids of rules that are not used."""
 
     @staticmethod
     def of(rules: Iterable[Rule]) -> Rules:
@@ -83,12 +88,16 @@ class Rules:
         for pattern in Pattern.of(rule):
             self.patterns.setdefault(pattern.root.operator, {}).setdefault(pattern.heads, []).append(pattern)
 
+    def without(self, ids: Iterable[str]) -> Rules:
+        """The same index, in which the rules with these ids are not used."""
+        return Rules(self.patterns, self.left_out.union(ids))
+
     def fitting(self, operator: type[Operator], heads: Heads) -> Iterator[Pattern]:
         """The patterns that an application of this operator to results of ``heads`` may match."""
         orders = {heads, heads[::-1]} if operator.commutative else {heads}
         for wanted, patterns in self.patterns.get(operator, {}).items():
             if any(_fits(wanted, order) for order in orders):
-                yield from patterns
+                yield from (p for p in patterns if p.origin not in self.left_out)
 
 
 def _fits(wanted: Heads, heads: Heads) -> bool:

@@ -6,8 +6,6 @@ what is derivable is judged against the rules of earlier batches only.
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -23,40 +21,37 @@ from taso_py.generate.direction import complexity
 from taso_py.generate.last import last_collisions, last_parts
 from taso_py.generate.merge import merged
 from taso_py.generate.pairs import Law, size
+from taso_py.generate.proving import Forms, Kept, Proving
 from taso_py.generate.stacks import Stacks
 from taso_py.generate.table import Collision, Shard, Table
-from taso_py.generate.work import Kind, Space, Start, begin, follows
+from taso_py.generate.work import STEPS, Kind, Space, Start, begin, follows
 from taso_py.progress import Progress, SilentProgress
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
 Item = TypeVar("Item")
 AnyCrew: TypeAlias = Crew | RayCrew
-Forms: TypeAlias = list[list[str]]
-"""The forms of a law as text, the most general first, those of which none is more general together."""
 
 LARGE = 50_000_000
 """Applications from which on an enumeration must be asked for."""
 _BYTES, _BYTES_LAST = 1000, 40
 """Memory of a value beside its residues, and of an application of the last level: operand numbers, fingerprint."""
-_BATCH, _LAWS, _PAIRS = 96, 250, 5000
-"""Candidates, laws, and pairs of equal values that are dealt with together."""
+_LAWS, _PAIRS = 250, 5000
+"""Laws, and pairs of equal values, that are dealt with together."""
 _MANY = 200_000
 """Pairs of the last level from which on those are left out that the rules of the lower levels explain."""
-_KEEP_S = 20.0
-"""How long answers that come one by one may go unkept."""
 _ATTEMPTS = 3
 """How often a task is tried when its process, or its node, is lost."""
 _SECONDS = 600.0
-"""The longest that a task other than a proof may take."""
+"""The longest that a task may take: something hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the rules depend on; ``limit_s`` is the longest that one law may take."""
+    """What the rules depend on; ``steps`` is the most that the proofs of one law may take together."""
 
     space: Space
-    limit_s: float = 5.0
+    steps: int = STEPS
 
 
 @dataclass(slots=True)
@@ -94,27 +89,23 @@ class Job:
 
     def run(self) -> tuple[Rule, ...]:
         """The proved rules from which all others follow, in canonical order."""
-        with self._crew(_SECONDS) as crew:
+        with self._crew() as crew:
             lower, last = self._collisions(self._grown(), crew)
-        rules: dict[str, Rule] = {}
-        stages = (lower, last) if len(last) > _MANY else ((*lower, *last),)
-        for number, collisions in enumerate(stages):
-            with self._crew(_SECONDS) as crew:
+            rules: dict[str, Rule] = {}
+            stages = (lower, last) if len(last) > _MANY else ((*lower, *last),)
+            for number, collisions in enumerate(stages):
                 if number == 0:
                     laws = self._laws(number, collisions, crew)
                 else:
                     laws = self._unexplained(number, collisions, rules.values(), crew)
-                units = self._forms(number, laws, crew)
-            with self._crew(self.settings.limit_s) as crew:
-                rules = self._proved(number, units, rules, crew)
-        with self._crew(self.settings.limit_s) as crew:
+                rules = self._proved(number, self._forms(number, laws, crew), rules, crew)
             return self._minimised(list(rules.values()), crew)
 
-    def _crew(self, limit_s: float) -> AnyCrew:
-        start = Start(self.settings.space, self.memory_limit is not None)
+    def _crew(self) -> AnyCrew:
+        start = Start(self.settings.space, self.memory_limit is not None, self.settings.steps)
         if self.ray is not None:
-            return RayCrew(begin, start, limit_s, _ATTEMPTS, self.ray)
-        return Crew(begin, start, self.workers, limit_s, _ATTEMPTS)
+            return RayCrew(begin, start, _SECONDS, _ATTEMPTS, self.ray)
+        return Crew(begin, start, self.workers, _SECONDS, _ATTEMPTS)
 
     # ---- enumeration -----------------------------------------------------------------------------------------
 
@@ -241,61 +232,38 @@ class Job:
         self, stage: int, units: Sequence[Forms], before: Mapping[str, Rule], crew: AnyCrew
     ) -> dict[str, Rule]:
         """The rules ``before``, and by id those that are proved and do not follow from those of earlier batches."""
-        rules = dict(before)
-        fates: Counter[str] = Counter()
+        proving = Proving(units, before, self.checkpoint, f"proved{stage or ''}")
         self.progress.phase("proving", len(units))
-        for k, batch in enumerate(_batches(units, _BATCH)):
-            known = tuple(r.text() for r in rules.values())
-            tasks = [("settle", (forms, known)) for forms in batch]
-            answers = self._one_by_one(f"proved{stage or ''}-{k:05}", tasks, crew, k * _BATCH, len(rules))
-            for forms, answer in zip(batch, answers, strict=True):
-                fate, texts, why = ("unknown", (), answer["lost"]) if isinstance(answer, dict) else answer
-                fates[fate] += 1
-                for text in texts:
-                    rule = parse_rule(text)
-                    rules.setdefault(rule.id, rule)
-                if fate == "unknown":
-                    self.unknown.append((forms[0][0], why))
-        for fate, count in fates.items():
-            setattr(self.figures, fate, getattr(self.figures, fate) + count)
-        return rules
-
-    def _one_by_one(self, name: str, tasks: Sequence[Any], crew: AnyCrew, before: int, rules: int) -> list[Any]:
-        """The answers in the order of the tasks, each of which may take long, so that they are kept now and then.
-
-        In the place of one that is lost stands {"lost": why}.
-        """
-        known: dict[str, Any] = self.checkpoint.get(name) or {}
-        missing = [k for k in range(len(tasks)) if str(k) not in known]
-        kept = time.monotonic()
-        for number, answer in crew.answers([tasks[k] for k in missing]):
-            known[str(missing[number])] = {"lost": answer.why} if isinstance(answer, Lost) else answer
-            self.progress.update(done=before + len(known), candidates=rules)
-            if time.monotonic() > kept + _KEEP_S or len(known) == len(tasks):
-                self.checkpoint.put(name, known)
-                kept = time.monotonic()
-        return [known[str(k)] for k in range(len(tasks))]
+        for number, answer in crew.answers(proving.tasks()):
+            self.progress.update(done=proving.done + 1, candidates=len(proving.rules))
+            proving.take(number, answer)
+        for law, fate, why in proving.fates():
+            setattr(self.figures, fate, getattr(self.figures, fate) + 1)
+            if fate == "unknown":
+                self.unknown.append((law, why))
+        return proving.rules
 
     def _minimised(self, rules: Sequence[Rule], crew: AnyCrew) -> tuple[Rule, ...]:
         """The rules without those that follow from the rest; each one left out is derived again from what stays."""
-        texts = {r.name: r.text() for r in rules}
+        texts = tuple(r.text() for r in rules)
         self.progress.phase("minimising", len(rules))
-        tasks = [("derive", (r.text(), tuple(t for n, t in texts.items() if n != r.name))) for r in rules]
-        answers = self._one_by_one("derived", tasks, crew, 0, len(rules))
-        follow = [r for r, a in zip(rules, answers, strict=True) if a is True]
-        kept = {r.name: r for r in rules}
-        left_out: list[Rule] = []
+        kept_answers = Kept(self.checkpoint, "derived", len(rules))
+        missing = kept_answers.missing
+        for number, answer in crew.answers(("derive", (texts[k], texts)) for k in missing):
+            kept_answers.add(missing[number], answer)
+            self.progress.update(done=len(kept_answers.answers), candidates=len(rules))
+        follow = [r for r, a in zip(rules, kept_answers.ordered, strict=True) if a is True]
+        everything = Rules.of(rules)
+        left_out: dict[str, Rule] = {}
         self.progress.phase("leaving out", len(follow))
         for done, rule in enumerate(sorted(follow, key=_useless, reverse=True), start=1):
-            rest = Rules.of(r for n, r in kept.items() if n != rule.name)
-            if follows(rule, rest):
-                del kept[rule.name]
-                left_out.append(rule)
-            self.progress.update(done=done, candidates=len(kept))
-        final = Rules.of(kept.values())
-        kept.update({r.name: r for r in left_out if not follows(r, final)})
-        self.figures.minimised = len(rules) - len(kept)
-        return tuple(sorted(kept.values(), key=complexity))
+            if follows(rule, everything.without([*left_out, rule.id])):
+                left_out[rule.id] = rule
+            self.progress.update(done=done, candidates=len(rules) - len(left_out))
+        final = everything.without(left_out)
+        left_out = {rule.id: rule for rule in left_out.values() if follows(rule, final)}
+        self.figures.minimised = len(left_out)
+        return tuple(sorted((r for r in rules if r.id not in left_out), key=complexity))
 
 
 def _useless(rule: Rule) -> tuple[bool, tuple[int, int, str]]:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from taso_py.prove.prover import prove
-from taso_py.prove.replay import Gap, Replay, Sampler
-from taso_py.prove.verdict import Proved, Refuted, Unknown, Verdict
-from taso_py.prove.verify import decided
+from taso_py.prove.arithmetic import steps_left
+from taso_py.prove.prover import prove_all_sizes
+from taso_py.prove.replay import Gap, Replay, Sampler, Trial
+from taso_py.prove.verdict import Unknown
 from taso_py.prove.witness import seed_of
 from taso_py.rules.rule import Rule
 
@@ -29,39 +29,37 @@ class Outcome:
     why: str = ""
 
 
-def settle(forms: Iterable[Sequence[Rule]], replay: Replay) -> Outcome:
-    """The most general proved forms of a law; `refuted` when every form has a counterexample."""
+def settle(forms: Iterable[Sequence[Rule]], replay: Replay, steps: int) -> Outcome:
+    """The most general proved forms of a law; `refuted` when every form has a counterexample.
+
+    ``steps`` is what all its proofs may take together: what is proved does not depend on the machine.
+    """
     why = ""
     for together in forms:
         proved: list[Rule] = []
         for form in together:
-            if not survives(form, replay):
+            trials = surviving(form, replay)
+            if trials is None:
                 continue
-            verdict, _ = decided(form, prove, replay)
-            if isinstance(verdict, Proved) and verdict.limit is None:
+            verdict = prove_all_sizes(form, steps)
+            steps = min(steps, steps_left())
+            if isinstance(verdict, Unknown):
+                why = why or f"unknown: {verdict.why}"
+            elif any(t.agrees for t in trials):
                 proved.append(form)
             else:
-                why = why or _why(verdict)
+                why = why or "proved, but no instance of it was seen to agree"
         if proved:
             return Outcome("proved", tuple(proved))
     return Outcome("unknown", why=why) if why else Outcome("refuted")
 
 
-def _why(verdict: Verdict) -> str:
-    match verdict:
-        case Proved():
-            return "proved for bounded sizes only"
-        case Refuted():
-            return "refuted by an instance that the random ones missed"
-        case Unknown(why):
-            return f"unknown: {why}"
-
-
-def survives(rule: Rule, replay: Replay) -> bool:
-    """Whether random instances of the rule exist and their sides agree in ONNX Runtime."""
+def surviving(rule: Rule, replay: Replay) -> list[Trial] | None:
+    """Random instances of the rule in ONNX Runtime; None when there are none, or the sides of one of them differ."""
     sampler = Sampler(rule, seed_of(rule), attempts=_DRAWS)
     first = sampler.draw()
     if first is None or any(t.gap >= Gap.UNDEFINED for t in replay.trials([first])):
-        return False
+        return None
     drawn = [first, *(d for d in (sampler.draw() for _ in range(_TESTS - 1)) if d is not None)]
-    return all(t.gap < Gap.UNDEFINED for t in replay.trials(drawn))
+    trials = replay.trials(drawn)
+    return trials if all(t.gap < Gap.UNDEFINED for t in trials) else None

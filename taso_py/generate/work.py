@@ -29,6 +29,8 @@ from taso_py.rules.rule import Rule
 Kind: TypeAlias = Literal["prints", "unexplained", "laws", "general", "open", "forms", "settle", "derive"]
 Task: TypeAlias = tuple[Kind, Any]
 
+STEPS = 20_000
+"""Steps of proofs, as `taso_py.prove.arithmetic.step` counts them: five seconds or so."""
 _REMEMBERED = 100_000
 """Terms of laws whose values a process remembers."""
 
@@ -57,6 +59,8 @@ class Start:
     space: Space
     on_disk: bool = False
     """Whether values lie in temporary files."""
+    steps: int = STEPS
+    """The most that the proofs of one law may take together."""
 
 
 @dataclass(slots=True)
@@ -149,7 +153,8 @@ def begin(start: Start) -> Work:
                 yield [[[form.text() for form in level] for level in rules(law, state.chosen)] for law in given]
             case "derive":
                 text, known = given
-                yield follows(state.rule(text), state.rules(known))
+                rule = state.rule(text)
+                yield follows(rule, state.rules(known).without([rule.id]))
             case "settle":
                 yield _settled(state, *given)
 
@@ -178,5 +183,5 @@ def _settled(state: _State, forms: Sequence[Sequence[str]], known: tuple[str, ..
     if state.replay is None:
         state.replay = Replay()
     # The prover draws the instances that a proof must agree with by the rule's name.
-    outcome = settle(([named(parse_rule(text)) for text in level] for level in forms), state.replay)
+    outcome = settle(([named(parse_rule(text)) for text in level] for level in forms), state.replay, state.start.steps)
     return outcome.fate, [rule.text() for rule in outcome.rules], outcome.why

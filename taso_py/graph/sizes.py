@@ -74,11 +74,13 @@ Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 class Expression:
     """A polynomial that is not a constant; build it with the arithmetic operators."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_symbols", "_text", "terms")
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self._hash = hash(terms)
+        self._symbols: frozenset[str] | None = None
+        self._text: str | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -120,9 +122,18 @@ class Expression:
         return other - floor_divide(other, self) * self
 
     def __str__(self) -> str:
-        return "".join(_term_text(m, c, first=i == 0) for i, (m, c) in enumerate(self.terms))
+        if self._text is None:
+            self._text = "".join(_term_text(m, c, first=i == 0) for i, (m, c) in enumerate(self.terms))
+        return self._text
 
     __repr__ = __str__
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols."""
+        if self._symbols is None:
+            self._symbols = frozenset(n for m, _ in self.terms for atom in m for n in _symbols_of(atom))
+        return self._symbols
 
 
 def symbol(name: str) -> Expression:
@@ -226,21 +237,22 @@ def _evaluate_atom(atom: Atom, value: Callable[[Symbol], Size]) -> Size:
 
 def symbols(size: Size) -> frozenset[str]:
     """Names of the symbols in ``size``."""
-    if isinstance(size, int):
-        return frozenset()
-    found: set[str] = set()
-    for monomial, _ in size.terms:
-        for atom in monomial:
-            match atom:
-                case Symbol(name):
-                    found.add(name)
-                case Floor(numerator, denominator):
-                    found |= symbols(numerator) | symbols(denominator)
-                case Entry(_, index):
-                    found |= symbols(index)
-                case Image(_, extent, index):
-                    found |= symbols(extent) | symbols(index)
-    return frozenset(found)
+    return _NONE if isinstance(size, int) else size.symbols
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def _symbols_of(atom: Atom) -> Iterable[str]:
+    match atom:
+        case Symbol(name):
+            return (name,)
+        case Floor(numerator, denominator):
+            return symbols(numerator) | symbols(denominator)
+        case Entry(_, index):
+            return symbols(index)
+        case Image(_, extent, index):
+            return symbols(extent) | symbols(index)
 
 
 _DECIDE: ContextVar[Callable[[Size], bool | None] | None] = ContextVar("decide", default=None)

@@ -97,22 +97,29 @@ class TooManyTerms(Unprovable):
 
 
 STEPS = 400_000
-"""Most terms that one proof may simplify, tens of seconds; no proof of the library takes a fifth of it."""
-_COUNT = [0]
+"""Most steps of one proof, a minute or so; no proof of the library takes a tenth of it."""
+CHECK = 20
+"""Steps that a question to Z3 counts for."""
+_LEFT = [STEPS]
 
 
-def step() -> None:
-    """Counts one simplification; `Unprovable` beyond `STEPS` since `forget`."""
-    _COUNT[0] += 1
-    if _COUNT[0] > STEPS:
-        raise Unprovable(f"no proof within {STEPS} steps")
+def step(count: int = 1) -> None:
+    """Counts simplifications; `Unprovable` when there were more than `forget` allowed."""
+    _LEFT[0] -= count
+    if _LEFT[0] < 0:
+        raise Unprovable("no proof within the steps that it may take")
 
 
-def forget() -> None:
-    """Drops remembered answers, and counts steps from 0."""
-    _COUNT[0] = 0
+def forget(steps: int = STEPS) -> None:
+    """Drops remembered answers, and allows so many steps from here on."""
+    _LEFT[0] = steps
     for memory in (_MEMORY, _POSITIVE, _REDUCED):
         memory.clear()
+
+
+def steps_left() -> int:
+    """What is left of the steps that `forget` allowed."""
+    return max(0, _LEFT[0])
 
 
 def ordered(guards: Iterable[Guard]) -> list[Guard]:
@@ -279,6 +286,7 @@ class Context:
         """`possible`, asked of Z3."""
         from taso_py.prove.encoding import Encoder
 
+        step(CHECK)
         solver = z3.SolverFor("QF_LIA")
         solver.set("timeout", _MILLISECONDS)
         encoder = Encoder(self)

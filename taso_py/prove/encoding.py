@@ -7,6 +7,7 @@ of such monomials are added.  That can only lose proofs, never make one.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from functools import lru_cache
 
 import z3
@@ -21,7 +22,7 @@ from taso_py.graph.sizes import (
     Size,
     Symbol,
 )
-from taso_py.prove.arithmetic import Context, Guard, between
+from taso_py.prove.arithmetic import Context, Guard, between, ordered
 
 _MOST_PRODUCTS = 400
 
@@ -54,15 +55,23 @@ class Encoder:
         self.size(g.value)
         return _z3_guard(g)
 
+    def either(self, options: tuple[frozenset[Guard], ...]) -> z3.BoolRef:
+        """Whether all guards of one of the options hold."""
+        self._uses(_monomials(options))
+        return _disjunction(options)
+
     def size(self, size: Size) -> z3.ArithRef:
         """An integer expression."""
         if not isinstance(size, int):
-            for monomial, _ in size.terms:
-                if monomial and monomial not in self.monomials:
-                    self.monomials[monomial] = None
-                    for atom in monomial:
-                        self._atom(atom)
+            self._uses(m for m, _ in size.terms)
         return _linear(size)
+
+    def _uses(self, monomials: Iterable[Monomial]) -> None:
+        for monomial in monomials:
+            if monomial and monomial not in self.monomials:
+                self.monomials[monomial] = None
+                for atom in monomial:
+                    self._atom(atom)
 
     def _atom(self, atom: Atom) -> None:
         me = Expression((((atom,), 1),))
@@ -132,6 +141,18 @@ def _unknown(monomial: Monomial) -> z3.ArithRef:
 def _z3_guard(g: Guard) -> z3.BoolRef:
     value = _linear(g.value)
     return {">=": lambda: value >= 0, "==": lambda: value == 0, "!=": lambda: value != 0}[g.kind]()
+
+
+@lru_cache(maxsize=1 << 10)
+def _disjunction(options: tuple[frozenset[Guard], ...]) -> z3.BoolRef:
+    return z3.Or(*(z3.And(*map(_z3_guard, ordered(option))) for option in options))
+
+
+@lru_cache(maxsize=1 << 10)
+def _monomials(options: tuple[frozenset[Guard], ...]) -> tuple[Monomial, ...]:
+    """What the options speak of, in the order of their text."""
+    values = (g.value for option in options for g in ordered(option))
+    return tuple(dict.fromkeys(m for value in values if not isinstance(value, int) for m, _ in value.terms))
 
 
 def _touches(expression: Size, atoms: set[Atom]) -> bool:

@@ -142,12 +142,17 @@ def text(terms: Sum) -> str:
     return " + ".join(map(str, terms)) or "0"
 
 
-_COUNTER = itertools.count()
+_NUMBERS = [itertools.count()]
 
 
 def fresh() -> Expression:
     """A new bound variable."""
-    return Expression((((Symbol(f"_b{next(_COUNTER)}"),), 1),))
+    return Expression((((Symbol(f"_b{next(_NUMBERS[0])}"),), 1),))
+
+
+def count_anew() -> None:
+    """Numbers bound variables from 0: a proof must not depend on the proofs before it."""
+    _NUMBERS[0] = itertools.count()
 
 
 # ---- arithmetic ----------------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import z3
 
 from taso_py.graph.sizes import Expression, Size, Symbol, floor_divide, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, between, ordered, replaced
+from taso_py.prove.arithmetic import CHECK, Context, Guard, Unprovable, between, ordered, replaced, step
 from taso_py.prove.encoding import Encoder
 from taso_py.prove.normal import Term, floors
 from taso_py.prove.simplify import linear, solved
@@ -52,6 +53,8 @@ def located(t: Term, width: int, fixed: Sequence[int]) -> list[Place]:
 
 
 def solver_for(context: Context) -> tuple[Encoder, z3.Solver]:
+    """A solver for one question under the context, and what writes sizes and guards for it."""
+    step(CHECK)
     encoder = Encoder(context)
     solver = z3.Solver()
     solver.set("timeout", 5000)
@@ -69,19 +72,21 @@ def counted(place: Place, unit: int, encoder: Encoder) -> z3.ArithRef:
 def covered(place: Place, others: Sequence[Place], context: Context) -> bool:
     """Whether wherever ``place`` reads, for any values of its bound variables, one of the others reads."""
     bounds = dict(place.bound)
+    options = tuple(option for other in others for option in _options(other, bounds, context))
+    if any(option <= place.guards for option in options):
+        return True
     encoder, solver = solver_for(context.and_(place.guards, bounds))
-    goal = [z3.And(*map(encoder.guard, option)) for other in others for option in _options(other, bounds, context)]
     for premise, conclusion in (c for other in others for c in _cut_at(other)):
         solver.add(z3.Implies(encoder.guard(premise), encoder.guard(conclusion)))
-    solver.add(z3.Not(z3.Or(*goal)), *encoder.facts())
+    solver.add(z3.Not(encoder.either(options)), *encoder.facts())
     return bool(solver.check() == z3.unsat)
 
 
-def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iterator[list[Guard]]:
+def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iterator[frozenset[Guard]]:
     """Guards that imply that the place is read: its variables eliminated, or replaced by values that could do."""
     guards, left = eliminated(place)
     if not left:
-        yield ordered(guards)
+        yield guards
         return
     yield from _tried(guards, left)
     names = [b for b, _ in place.bound]
@@ -90,15 +95,15 @@ def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iter
             continue
         values: Mapping[str, Size] = {b: symbol(c) for b, c in zip(names, group, strict=True)}
         ranges = [g for b, e in place.bound for g in between(values[b], e)]
-        yield [*ranges, *(g.map(values) for g in ordered(place.guards))]
+        yield frozenset((*ranges, *(g.map(values) for g in place.guards)))
 
 
-def _tried(guards: frozenset[Guard], left: Sequence[tuple[str, Size]]) -> Iterator[list[Guard]]:
+def _tried(guards: frozenset[Guard], left: Sequence[tuple[str, Size]]) -> Iterator[frozenset[Guard]]:
     """The guards with each variable that is left at an end of its range, or where another bound puts it."""
     candidates = [[0, e - 1, *_bounds_of(b, guards)] for b, e in left]
     for values in itertools.islice(itertools.product(*candidates), 60):
         chosen: Mapping[str, Size] = {b: v for (b, _), v in zip(left, values, strict=True)}
-        yield [g.map(chosen) for g in ordered(guards)]
+        yield frozenset(g.map(chosen) for g in guards)
 
 
 def _cut_at(place: Place) -> Iterator[tuple[Guard, Guard]]:
@@ -125,7 +130,8 @@ def _bounds_of(name: str, guards: frozenset[Guard]) -> list[Size]:
     return found
 
 
-def eliminated(place: Place) -> tuple[frozenset[Guard], list[tuple[str, Size]]]:
+@lru_cache(maxsize=4096)
+def eliminated(place: Place) -> tuple[frozenset[Guard], tuple[tuple[str, Size], ...]]:
     """Guards without the bound variables of coefficient ±1, exactly (Fourier and Motzkin), and the variables left."""
     guards = set(place.guards)
     for name, extent in place.bound:
@@ -142,4 +148,4 @@ def eliminated(place: Place) -> tuple[frozenset[Guard], list[tuple[str, Size]]]:
         upper = [v for g, v in pairs if g.kind == "==" or linear(g.value, name) == -1]
         guards -= set(touching)
         guards |= {Guard(u - low, ">=") for u in upper for low in lower}
-    return frozenset(g for g in guards if g.decided is not True), left
+    return frozenset(g for g in guards if g.decided is not True), tuple(left)

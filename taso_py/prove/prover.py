@@ -11,10 +11,10 @@ import numpy as np
 
 from taso_py.graph.model import Values
 from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, forget, replaced
+from taso_py.prove.arithmetic import STEPS, Context, Guard, Unprovable, forget, replaced
 from taso_py.prove.equality import Equality
 from taso_py.prove.facts import Functions
-from taso_py.prove.normal import Sum, splitting, text
+from taso_py.prove.normal import Sum, count_anew, splitting, text
 from taso_py.prove.schema import Case, Untyped, typings
 from taso_py.prove.shapes import Unsupported
 from taso_py.prove.values import Elements, Window
@@ -42,9 +42,9 @@ def prove(rule: Rule) -> Proved | Unknown:
     return bounded if isinstance(bounded, Proved) else verdict
 
 
-def prove_all_sizes(rule: Rule) -> Proved | Unknown:
-    """`prove` without the fallback to bounded sizes."""
-    return _covering(rule, _both(rule, None))
+def prove_all_sizes(rule: Rule, steps: int = STEPS) -> Proved | Unknown:
+    """`prove` without the fallback to bounded sizes, and with so many steps at most."""
+    return _covering(rule, _both(rule, None, steps))
 
 
 def _covering(rule: Rule, verdict: Proved | Unknown) -> Proved | Unknown:
@@ -77,9 +77,10 @@ def _pattern_of(rule: Rule, instance: Instance) -> str:
     return pattern(rule, placed, instance.values.types.__getitem__)
 
 
-def _both(rule: Rule, limit: int | None) -> Proved | Unknown:
+def _both(rule: Rule, limit: int | None, steps: int = STEPS) -> Proved | Unknown:
     """All directions of a rule."""
-    forget()
+    forget(steps)
+    count_anew()
     found: list[Proved] = []
     for directed in rule.directions():
         verdict = _directed(directed, limit)
