@@ -99,6 +99,26 @@ def test_near_losers_get_a_third_round() -> None:
     assert [one.rounds for one in result.standings[1:]] == [6, 3]
 
 
+def test_what_cannot_be_told_apart_goes_on_and_the_first_of_it_wins() -> None:
+    rough = {"original": 1.0, "simple": 0.802, "other": 0.8, "slow": 0.9}
+
+    def seconds(name: str, _workload: int, number: int) -> float:
+        return rough[name] * (1 + 0.05 * (number * 7 % 5) * (name != "original"))
+
+    worker = ScriptedWorker(seconds)
+    result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
+    assert result.standings[3].speedup > result.standings[2].speedup
+    assert result.winner == 3, "an advantage in every round is no chance"
+
+    def shaken(name: str, _workload: int, number: int) -> float:
+        return rough[name] * (1 + 0.02 * (-1) ** number * (name == "other"))
+
+    worker = ScriptedWorker(shaken)
+    result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
+    assert result.winner == 2
+    assert [one.rounds for one in result.standings[1:]] == [3, 30, 30]
+
+
 def test_the_original_wins_against_ties_and_losers() -> None:
     worker = ScriptedWorker(lambda name, _workload, _number: 1.0 if name == "original" else 1.01)
     assert race(worker, refs("original", "a", "b"), ONE, deadline=NEVER).winner == 0

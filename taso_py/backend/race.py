@@ -12,9 +12,14 @@ from statistics import median
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef
-from taso_py.backend.statistics import geometric_mean
+from taso_py.backend.statistics import Interval, bootstrap_interval, geometric_mean
 from taso_py.backend.timing import affordable_block
 from taso_py.errors import ModelError, SuperoptError, UsageError, WorkerError
+
+_MOST_ROUNDS = 30
+"""Rounds after which models that cannot be told apart are not timed any more."""
+_TIE = 0.01
+"""An advantage below this that may be chance is none: the earlier model wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ def race(
 ) -> RaceResult:
     """Time the models against model 0; ``deadline`` is a time.monotonic() value.
 
+    After ``rounds`` those go on, while there is time, that cannot be told from the best; the first of them wins.
     At most ``max_sessions`` sessions are alive: the candidates run in heats, each against the original. A
     candidate that cannot be loaded or run is listed with its failure; a failing original raises ModelError.
     """
@@ -61,14 +67,17 @@ def race(
     candidates = list(range(1, len(models)))
     size = max_sessions - 1
     heats = [candidates[i : i + size] for i in range(0, len(candidates), size)]
+    fastest: list[int] = []
     for position, members in enumerate(heats):
         now = time.monotonic()
         heat = _Heat(worker, models, workloads, now + (deadline - now) / (len(heats) - position), progress)
         standings.update(heat.run(members, rounds, block_s))
+        fastest.append(heat.fastest(members))
     for index in candidates:
         standings.setdefault(index, Standing(models[index].name, None, 0, failure="no time left"))
     ordered = tuple(standings[index] for index in range(len(models)))
-    return RaceResult(_winner(ordered), ordered, time.monotonic() - begin)
+    winner = max([0, *fastest], key=lambda i: ordered[i].speedup or 0.0)
+    return RaceResult(winner, ordered, time.monotonic() - begin)
 
 
 class _Heat:
@@ -94,11 +103,13 @@ class _Heat:
     def run(self, members: Sequence[int], rounds: int, block_s: float) -> dict[int, Standing]:
         try:
             self._open(members)
-            for number in range(rounds):
+            for number in range(max(rounds, _MOST_ROUNDS)):
                 alive = [i for i in members if i in self.handles]
-                if not alive or not self._round(number, alive, rounds, block_s):
+                if not alive or (number >= rounds and len(alive) == 1):
                     break
-                self._drop(alive)
+                if not self._round(number, alive, rounds, block_s):
+                    break
+                self._drop(alive, number >= rounds)
         finally:
             for handle in self.handles.values():
                 self.worker.close(handle)
@@ -141,7 +152,7 @@ class _Heat:
         for i in alive:
             ratios = [seconds[0, w] / seconds[i, w] for w in range(len(self.workloads))]
             self.ratios[i].append(ratios)
-        self.progress(f"race round {number + 1}/{rounds}: best {max(map(self._score, alive)):.3f}")
+        self.progress(f"race round {number + 1}: best {max(map(self._score, alive)):.3f}")
         return True
 
     def _blame(self, alive: Sequence[int], error: SuperoptError) -> None:
@@ -163,8 +174,11 @@ class _Heat:
         if handle is not None:
             self.worker.close(handle)
 
-    def _drop(self, alive: Sequence[int]) -> None:
-        """Stop timing models whose best round is below the best model's worst (or below the original)."""
+    def _drop(self, alive: Sequence[int], late: bool) -> None:
+        """Stop timing models whose best round is below the best model's worst (or below the original).
+
+        ``late``: and those that are slower than the best model by more than chance.
+        """
         timed = min(len(self.ratios[i]) for i in alive)
         if timed < 2:
             return
@@ -172,9 +186,29 @@ class _Heat:
         best = max(alive, key=lambda i: (not self._is_slower(i), self._score(i)))
         bar = max(1.0, min(map(geometric_mean, self.ratios[best])))
         for i in alive:
-            fastest = max(map(geometric_mean, self.ratios[i]))
-            if fastest < margin * bar or (timed > 2 and self._is_slower(i)):
+            highest = max(map(geometric_mean, self.ratios[i]))
+            behind = late and self._advantage(best, i).low > 1
+            if highest < margin * bar or behind or (timed > 2 and self._is_slower(i)):
                 self.worker.close(self.handles.pop(i))
+
+    def fastest(self, members: Sequence[int]) -> int:
+        """The fastest model, or the first of those that cannot be told from it; 0 when none beats the original."""
+        timed = [i for i in members if self.ratios.get(i) and i not in self.failures and not self._is_slower(i)]
+        best = max(timed, key=self._score, default=0)
+        if best == 0 or self._score(best) <= 1:
+            return 0
+        return next(i for i in timed if i == best or self._ties(best, i))
+
+    def _ties(self, best: int, other: int) -> bool:
+        if len(self.ratios[other]) < len(self.ratios[best]):
+            return False  # it was dropped
+        advantage = self._advantage(best, other)
+        return advantage.low <= 1 and advantage.median < 1 + _TIE
+
+    def _advantage(self, one: int, other: int) -> Interval:
+        """How many times faster the first model is, by the rounds of both."""
+        pairs = zip(self.ratios[one], self.ratios[other], strict=False)
+        return bootstrap_interval([geometric_mean(a) / geometric_mean(b) for a, b in pairs])
 
     def _is_slower(self, index: int) -> bool:
         """Whether every round of some workload was slower than the original's."""
@@ -191,7 +225,3 @@ class _Heat:
             return Standing(name, None, len(rounds), failure=self.failures.get(index, "no time left"))
         return Standing(name, self._score(index), len(rounds), self._is_slower(index))
 
-
-def _winner(standings: Sequence[Standing]) -> int:
-    eligible = [i for i, one in enumerate(standings) if one.speedup is not None and not one.slower]
-    return max(eligible, key=lambda i: standings[i].speedup or 0.0)
