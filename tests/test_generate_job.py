@@ -137,6 +137,21 @@ def test_a_killed_worker_costs_its_task() -> None:
     assert found[4].why == "internal error: ValueError: a task that cannot be done"
 
 
+def test_a_task_may_wait_for_an_answer() -> None:
+    squares: list[int] = []
+
+    def tasks() -> Iterator[int | None]:
+        yield from (2, 3)
+        while len(squares) < 2:
+            yield None
+        yield sum(squares)
+
+    with Crew(state, -1, 4, limit_s=30) as crew:
+        for _, answer in crew.answers(tasks()):
+            squares.append(answer)
+    assert squares[2:] == [13 * 13]
+
+
 def waiting(seconds: float) -> Work:
     """Tasks that compute without end (0), wait (1), or wait without end (2)."""
 

@@ -45,7 +45,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """table[index], for 0 <= index < len(table)."""
+    """table[index], for 0 <= index < len(table); some number that is not known for any other index."""
 
     table: tuple[int, ...]
     index: Size
@@ -142,9 +142,9 @@ def symbol(name: str) -> Expression:
 
 
 def entry(table: Iterable[int], index: Size) -> Size:
-    """table[index]."""
+    """table[index]; beside the table it has no value that is known."""
     values = tuple(table)
-    return values[index] if isinstance(index, int) else _atom(Entry(values, index))
+    return values[index] if isinstance(index, int) and 0 <= index < len(values) else _atom(Entry(values, index))
 
 
 def image(function: str, extent: Size, index: Size) -> Size:

@@ -97,7 +97,7 @@ class TooManyTerms(Unprovable):
 
 
 STEPS = 400_000
-"""Most steps of one proof, a minute or so; no proof of the library takes a tenth of it."""
+"""Most steps of one proof, minutes; no proof of the library takes a fifth of it."""
 CHECK = 20
 """Steps that a question to Z3 counts for."""
 _LEFT = [STEPS]
@@ -127,6 +127,15 @@ def ordered(guards: Iterable[Guard]) -> list[Guard]:
     return sorted(guards, key=str) if isinstance(guards, set | frozenset) else list(guards)
 
 
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Index variables with ``bounds`` of which some values satisfy the guards, wherever the conditions hold."""
+
+    conditions: frozenset[Guard]
+    guards: tuple[Guard, ...]
+    bounds: tuple[tuple[str, Size], ...]
+
+
 @dataclass(slots=True)
 class Context:
     """Guards that are taken to hold; ``bounds`` has the extents of index variables: 0 <= i < extent."""
@@ -135,6 +144,8 @@ class Context:
     bounds: dict[str, Size] = field(default_factory=dict)
     witnesses: tuple[tuple[str, ...], ...] = ()
     """Groups of index variables that were assumed to exist; their ranges are in ``bounds``."""
+    waiting: tuple[Witness, ...] = ()
+    """What exists where more is assumed."""
     _ranges: frozenset[tuple[str, Size]] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
@@ -150,12 +161,11 @@ class Context:
         if not more and not bounds:
             return self
         everything = {**self.bounds, **(bounds or {})}
-        return Context((*self.assumptions, *more), everything, self.witnesses)
+        return _met(Context((*self.assumptions, *more), everything, self.witnesses, self.waiting))
 
-    def with_witnesses(self, guards: Iterable[Guard], bounds: Mapping[str, Size]) -> Context:
-        """The context in which some values of new index variables satisfy the guards."""
-        more = self.and_(guards, bounds)
-        return replace(more, witnesses=(*self.witnesses, tuple(bounds)))
+    def with_witness(self, witness: Witness) -> Context:
+        """The context in which something exists, at once or wherever its conditions hold."""
+        return _met(replace(self, waiting=(*self.waiting, witness)))
 
     def implies(self, wanted: Guard) -> bool:
         """Whether ``wanted`` holds whenever the assumptions do."""
@@ -293,6 +303,17 @@ class Context:
         solver.add(*encoder.context(), *map(encoder.assumed, extra))
         solver.add(*encoder.facts())
         return bool(solver.check() != z3.unsat)
+
+
+def _met(context: Context) -> Context:
+    """The context with the witnesses whose conditions hold."""
+    for k, w in enumerate(context.waiting):
+        if all(map(context.evident, w.conditions)):
+            group = tuple(name for name, _ in w.bounds)
+            rest = (*context.waiting[:k], *context.waiting[k + 1 :])
+            found = replace(context, witnesses=(*context.witnesses, group), waiting=rest)
+            return found.and_(w.guards, dict(w.bounds))
+    return context
 
 
 def _turned(value: Expression, bounds: Mapping[str, Size]) -> Size | None:

@@ -74,20 +74,21 @@ class Encoder:
                     self._atom(atom)
 
     def _atom(self, atom: Atom) -> None:
+        """What is known of an atom wherever it has a value.
+
+        Only there: a term is read under its guards alone, and the question is about all places.
+        """
         me = Expression((((atom,), 1),))
         match atom:
             case Floor(numerator, denominator):
                 rest = numerator - me * denominator
-                for g in (Guard(rest, ">="), Guard(denominator - rest - 1, ">=")):
-                    self.nonnegative.setdefault(g.value)
-                    self.side.append(self.guard(g))
+                self._natural_where(Guard(denominator - 1, ">="), (rest, denominator - rest - 1))
             case Entry(table, index):
                 here, at = self.size(me), self.size(index)
-                self.side.append(z3.Or(*(z3.And(at == k, here == v) for k, v in enumerate(table))))
+                beside = (at < 0, at >= len(table))
+                self.side.append(z3.Or(*beside, *(z3.And(at == k, here == v) for k, v in enumerate(table))))
             case Image(_, extent, _):
-                for g in between(me, extent):
-                    self.nonnegative.setdefault(g.value)
-                    self.side.append(self.guard(g))
+                self._natural_where(Guard(extent - 1, ">="), (me, extent - me - 1))
             case Symbol(name):
                 if name in self.known.bounds:
                     low, high = between(me, self.known.bounds[name])
@@ -96,6 +97,16 @@ class Encoder:
                 elif self.known.natural(name):
                     self.nonnegative.setdefault(me)
                     self.side.append(self.size(me) >= 0)
+
+    def _natural_where(self, defined: Guard, values: Iterable[Size]) -> None:
+        """Values that are not negative where ``defined`` holds."""
+        guards = [Guard(v, ">=") for v in values]
+        if self.known.evident(defined):
+            for g in guards:
+                self.nonnegative.setdefault(g.value)
+                self.side.append(self.guard(g))
+        else:
+            self.side.append(z3.Implies(self.guard(defined), z3.And(*map(self.guard, guards))))
 
     def facts(self) -> list[z3.BoolRef]:
         """Definitions of the unknowns, and products of non-negative values over the monomials in use."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from taso_py.graph.model import Values
-from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
-from taso_py.prove.arithmetic import STEPS, Context, Guard, Unprovable, forget, replaced
+from taso_py.graph.sizes import Size, deciding, floor_divide, symbol, symbols
+from taso_py.prove.arithmetic import STEPS, Context, Guard, Unprovable, Witness, forget, ordered, replaced
 from taso_py.prove.equality import Equality
 from taso_py.prove.facts import Functions
-from taso_py.prove.normal import Sum, count_anew, splitting, text
+from taso_py.prove.normal import Sum, Term, count_anew, splitting, text
+from taso_py.prove.places import Place, covered, located
 from taso_py.prove.schema import Case, Untyped, typings
 from taso_py.prove.shapes import Unsupported
 from taso_py.prove.values import Elements, Window
@@ -181,14 +182,31 @@ class Proof:
 
     def _defined(self, left: Elements, right: Elements, context: Context) -> None:
         """Where the left side is defined, so must the right side be."""
-        for (which, head), f in right.domains.items():
-            if (which, head) not in left.domains and not self.functions.defined(which, f, context):
-                raise Unprovable(f"the right side may not be defined: {head} must be {which}")
-        known = {e for w in left.windows if not w.guards for _, e in w.bound}
+        sizes = self.case.context.and_(self._not_zero(left))
+        for (which, head), terms in right.domains.items():
+            known = left.domains.get((which, head), [])
+            for t in terms:
+                if self.functions.defined(which, t.factors[0], context) or any(_same_place(t, k) for k in known):
+                    continue
+                if not _read_by(known, t, sizes):
+                    raise Unprovable(f"the right side may not be defined: {head} must be {which}")
         for w in right.windows:
-            full = not w.guards and all(e in known or w.context.implies(Guard(e - 1, ">=")) for _, e in w.bound)
+            here = frozenset(w.context.assumptions)
+            others = [v for v in left.windows if not v.guards and here.issuperset(v.context.assumptions)]
+            extents = {e for v in others for _, e in v.bound}
+            full = not w.guards and all(e in extents or w.context.implies(Guard(e - 1, ">=")) for _, e in w.bound)
             if not full and not w.checked:
                 raise Unprovable("a maximum on the right side may be empty")
+
+    def _not_zero(self, side: Elements) -> list[Guard]:
+        """Sizes by which every element of a side is divided: where one is 0, nothing of it is defined."""
+        base = frozenset(self.case.context.assumptions)
+        found: list[Guard] = []
+        for (which, head), terms in side.domains.items():
+            always = any(t.guards <= base and all(b.startswith("i:") for b, _ in t.bound) for t in terms)
+            if which == "nonzero" and head.kind == "size" and always and re.fullmatch(r"[a-z][\w.:]*", head.name):
+                found.append(Guard(symbol(head.name) - 1, ">="))
+        return found
 
     def _compared(self, left: Sum, right: Sum, context: Context) -> str:
         try:
@@ -199,14 +217,51 @@ class Proof:
         return f"not proved equal: {text(left)[:600]} and {text(right)[:600]}"
 
 
+def _same_place(one: Term, other: Term) -> bool:
+    """Whether wherever the first term's one factor is read, the second one's is, and at the same place.
+
+    What sizes alone decide is the same number whether or not it is read.
+    """
+    one, other = _without_single(one), _without_single(other)
+    index = one.factors[0].index
+    names = set[str]().union(*map(symbols, index))
+    same = index == other.factors[0].index and {b for b in one.bound if b[0] in names} >= {
+        b for b in other.bound if b[0] in names
+    }
+    if one.factors[0].head.kind in ("size", "count"):
+        return same
+    extents = [e for _, e in one.bound]
+    return same and other.guards <= one.guards and all(e in extents for _, e in other.bound)
+
+
+def _read_by(known: Sequence[Term], term: Term, sizes: Context) -> bool:
+    """Whether all that one term reads, for any element of the result, others read for some element of it."""
+    places = [p for k in known for p in _read_at(k)]
+    return all(covered(p, places, sizes) for p in _read_at(term))
+
+
+def _without_single(term: Term) -> Term:
+    """The term without bound variables that can only be 0."""
+    single: dict[str, Size] = {b: 0 for b, e in term.bound if e == 1}
+    bound = tuple((b, e) for b, e in term.bound if e != 1)
+    return replace(replace(term, bound=()).map(single), bound=bound)
+
+
+def _read_at(term: Term) -> list[Place]:
+    """The places of all elements that a term's one factor reads, for some element of the result."""
+    return located(term, len(term.factors[0].index), ())
+
+
 def _with_windows(context: Context, windows: Sequence[Window]) -> Context:
-    """The context in which every maximum of windows has an element."""
+    """The context in which every maximum of windows has an element, wherever it is read."""
+    base = frozenset(context.assumptions)
     for w in windows:
         if w.context.bounds.keys() <= context.bounds.keys():
-            k = len(context.witnesses)
+            k = len(context.witnesses) + len(context.waiting)
             names: dict[str, Size] = {b: symbol(f"i:w{k}.{b}") for b, _ in w.bound}
-            extents = {str(names[b]): replaced(e, names) for b, e in w.bound}
-            context = context.with_witnesses([g.map(names) for g in w.guards], extents)
+            extents = tuple((str(names[b]), replaced(e, names)) for b, e in w.bound)
+            guards = tuple(g.map(names) for g in ordered(w.guards))
+            context = context.with_witness(Witness(frozenset(w.context.assumptions) - base, guards, extents))
     return context
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -60,8 +60,11 @@ class Elements:
     functions: Functions
     windows: list[Window] = field(default_factory=list)
     _checked: bool = False
-    domains: dict[tuple[str, Head], Factor] = field(default_factory=dict)
-    """What must be nonzero, positive or not negative: (which, head) -> a factor."""
+    domains: dict[tuple[str, Head], list[Term]] = field(default_factory=dict)
+    """What must be nonzero, positive or not negative: (which, head) -> the places where it is read.
+
+    A place is a term of one factor, with the guards of its context, and all indices that it depends on bound.
+    """
 
     def element(self, value: int, index: Sequence[Size], context: Context) -> Sum:
         """The element of a value at an index that is in range."""
@@ -141,11 +144,17 @@ class Elements:
         result = self.functions.apply(function, sums, attributes, context)
         if function in ("div", "reciprocal"):
             for t in self.functions.reciprocal(sums[-1], context):
-                self.domains.update({("nonzero", f.head): f for f in t.factors})
+                self._must_be("nonzero", t, t.factors, context)
         elif function in ("sqrt", "log", "pow"):
             for t in result:
-                self.domains.update({(function, f.head): f for f in t.factors if f.head.name == function})
+                self._must_be(function, t, [f for f in t.factors if f.head.name == function], context)
         return simplified(result, context)
+
+    def _must_be(self, which: str, term: Term, factors: Iterable[Factor], context: Context) -> None:
+        bound = (*context.bounds.items(), *term.bound)
+        guards = term.guards.union(context.assumptions)
+        for f in factors:
+            self.domains.setdefault((which, f.head), []).append(Term(Fraction(1), (f,), bound, guards))
 
     def _choose(
         self, conditions: Sequence[Compare], then: Scalar, otherwise: Scalar, inputs: Sequence[int], context: Context
