@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from taso_py.cli import main
+from taso_py.cli.generate import generate
 from taso_py.crew import Crew, Lost, Work
 from taso_py.errors import UsageError
 from taso_py.generate.checkpoint import Checkpoint
 from taso_py.generate.derive import Rules, derivable
 from taso_py.generate.job import Job, Settings, text_of
-from taso_py.generate.work import Space
+from taso_py.generate.work import STEPS, Space
 from taso_py.progress import SilentProgress
 from taso_py.rules.library import load_file
 from taso_py.rules.parser import parse_rule
@@ -241,7 +242,7 @@ def test_what_is_proved_is_kept_before_its_batch_ends(tmp_path: Path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         Job(settings, 2, checkpoint, progress=Interrupted()).run()
     known = checkpoint.get("proved-00000")
-    assert len(known) == 2
+    assert len(known) == 3
     first = min(known)
     checkpoint.put("proved-00000", {**known, first: {"lost": "as it was kept"}})
     job = Job(settings, 2, checkpoint)
@@ -319,3 +320,6 @@ def test_a_damaged_checkpoint_and_other_settings_are_refused(
     assert f"{damaged} is damaged" in capsys.readouterr().err
 
 
+def test_the_command_proves_as_long_as_the_job_by_itself() -> None:
+    (steps,) = (option for option in generate.params if option.name == "steps")
+    assert steps.default == STEPS

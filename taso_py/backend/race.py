@@ -224,4 +224,3 @@ class _Heat:
         if index in self.failures or not rounds:
             return Standing(name, None, len(rounds), failure=self.failures.get(index, "no time left"))
         return Standing(name, self._score(index), len(rounds), self._is_slower(index))
-

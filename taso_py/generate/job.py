@@ -235,8 +235,8 @@ class Job:
         proving = Proving(units, before, self.checkpoint, f"proved{stage or ''}")
         self.progress.phase("proving", len(units))
         for number, answer in crew.answers(proving.tasks()):
-            self.progress.update(done=proving.done + 1, candidates=len(proving.rules))
             proving.take(number, answer)
+            self.progress.update(done=proving.done, candidates=len(proving.rules))
         for law, fate, why in proving.fates():
             setattr(self.figures, fate, getattr(self.figures, fate) + 1)
             if fate == "unknown":

@@ -224,14 +224,13 @@ def _same_place(one: Term, other: Term) -> bool:
     """
     one, other = _without_single(one), _without_single(other)
     index = one.factors[0].index
-    names = set[str]().union(*map(symbols, index))
-    same = index == other.factors[0].index and {b for b in one.bound if b[0] in names} >= {
-        b for b in other.bound if b[0] in names
-    }
-    if one.factors[0].head.kind in ("size", "count"):
-        return same
+    alone = one.factors[0].head.kind in ("size", "count")
+    names = set[str]().union(*map(symbols, index), *(() if alone else (symbols(g.value) for g in other.guards)))
+    ranges = [{b for b in term.bound if b[0] in names} for term in (one, other)]
+    if index != other.factors[0].index or not ranges[0] >= ranges[1]:
+        return False  # bound variables of one name may be different ones
     extents = [e for _, e in one.bound]
-    return same and other.guards <= one.guards and all(e in extents for _, e in other.bound)
+    return alone or (other.guards <= one.guards and all(e in extents for _, e in other.bound))
 
 
 def _read_by(known: Sequence[Term], term: Term, sizes: Context) -> bool:
