@@ -140,7 +140,7 @@ def _cost_model(job: Job, cache: Cache) -> CostModel:
     config = job.setting.config
     environment = "|".join(map(str, (config, job.worker.info().ort_version, cpu_name())))
     deadline = job.deadline(SEARCH_SHARE)
-    return MeasuredCost(job.worker, cache, job.roofline, environment, deadline, job.setting.sizes)
+    return MeasuredCost(job.worker, cache, job.roofline, environment, job.start_cost, deadline, job.setting.sizes)
 
 
 def _growth(job: Job) -> Callable[[Model], float]:

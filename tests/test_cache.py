@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -15,11 +16,11 @@ from taso_py.cost.cache import Cache, Measurement, cache_path
 from taso_py.errors import OutputError, UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
-ONE = Measurement(1.5e-3, 1e-6, 6, "1.31.1", 1.7e9)
+ONE = Measurement(1.5e-3, 1.2e-3, 1e-6, 6, "1.31.1", 1.7e9)
 
 
 def other(seconds: float) -> Measurement:
-    return Measurement(seconds, 0.0, 3, "1.30.0", 1.6e9)
+    return Measurement(seconds, 2 * seconds, 0.0, 3, "1.30.0", 1.6e9)
 
 
 def test_what_is_put_comes_back(tmp_path: Path) -> None:
@@ -157,6 +158,36 @@ def test_an_unwritable_file_is_still_read(
         assert cache.get_many(["a", "b"]) == {"a": ONE}
 
 
+def test_times_of_an_older_version_are_forgotten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "c.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE regions (key TEXT, seconds REAL, noise REAL, ort_version TEXT)")
+        connection.execute("INSERT INTO regions VALUES ('a', 1.0, 0.1, '1.30.0')")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    with caplog.at_level(logging.WARNING), Cache(path) as cache:
+        assert (cache.path, cache.show().entries) == (path, 0)
+        cache.put_many({"b": ONE})
+    assert not caplog.records
+    with Cache(path) as cache:
+        assert cache.get_many(["a", "b"]) == {"b": ONE}
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_database_of_something_else_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    path = tmp_path / "c.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE regions (name TEXT)")
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with caplog.at_level(logging.WARNING), Cache(path) as cache:
+        assert cache.path is None
+    assert "this run's measurements are not kept" in caplog.text
+    assert path.read_bytes() == before
+
+
 def test_another_schema_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "c.sqlite"
     connection = sqlite3.connect(path)
@@ -165,7 +196,7 @@ def test_another_schema_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureF
     before = path.read_bytes()
     with caplog.at_level(logging.WARNING), Cache(path) as cache:
         assert cache.path is None
-    assert "another version of superopt" in caplog.text
+    assert "a newer version of superopt" in caplog.text
     assert path.read_bytes() == before
 
 
@@ -176,9 +207,9 @@ from taso_py.cost.cache import Cache, Measurement
 path, name = Path(sys.argv[1]), sys.argv[2]
 with Cache(path) as cache:
     for i in range(60):
-        one = Measurement(i, 0, 1, name, 1.0)
+        one = Measurement(i, i, 0, 1, name, 1.0)
         cache.put_many({f"{name} {i}": one, "shared": one})
-        assert cache.get_many([f"{name} {i}"])[f"{name} {i}"].seconds == i
+        assert cache.get_many([f"{name} {i}"])[f"{name} {i}"].before == i
     assert cache.path is not None
 """
 

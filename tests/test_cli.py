@@ -309,7 +309,7 @@ def test_the_first_interrupt_ends_the_search_and_the_second_the_program(
 
 def test_the_cache_travels_by_export_and_import(run_cli: RunCli, tmp_path: Path) -> None:
     with Cache(tmp_path / "a.sqlite") as cache:
-        cache.put_many({"key": Measurement(1e-3, 1e-5, 5, "1.31.1", 1.7e9)})
+        cache.put_many({"key": Measurement(1e-3, 2e-3, 1e-5, 5, "1.31.1", 1.7e9)})
     assert run_cli("cache", "export", "a.jsonl", "--cache", "a.sqlite").stdout.startswith("1 measurements")
     assert run_cli("cache", "import", "a.jsonl", "--cache", "b.sqlite").stdout.startswith("1 measurements")
     shown = json.loads(run_cli("cache", "show", "--json", env={"SUPEROPT_CACHE": "b.sqlite"}).stdout)

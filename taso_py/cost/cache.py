@@ -13,32 +13,34 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from taso_py.errors import OutputError, UsageError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA = 1
+SCHEMA = 2
 _BUSY_S = 30.0
 _CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
 _UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
-_TABLE = """CREATE TABLE IF NOT EXISTS regions (
-    key TEXT PRIMARY KEY, seconds REAL NOT NULL, noise REAL NOT NULL, samples INTEGER NOT NULL,
+_TABLE = """CREATE TABLE regions (
+    key TEXT PRIMARY KEY, before REAL NOT NULL, after REAL NOT NULL, noise REAL NOT NULL, samples INTEGER NOT NULL,
     created REAL NOT NULL, ort_version TEXT NOT NULL) WITHOUT ROWID"""
-_SELECT = "SELECT key, seconds, noise, samples, created, ort_version FROM regions "
-_INSERT = "INSERT OR REPLACE INTO regions (key, seconds, noise, samples, created, ort_version) VALUES (?,?,?,?,?,?)"
+_SELECT = "SELECT key, before, after, noise, samples, ort_version, created FROM regions "
+_INSERT = """INSERT OR REPLACE INTO regions (key, before, after, noise, samples, ort_version, created)
+    VALUES (?,?,?,?,?,?,?)"""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured region: median and noise in seconds, timed rounds, ONNX Runtime, when (Unix time)."""
+    """One measured region: its old and its new form and the noise in seconds, timed rounds, ONNX Runtime, Unix time."""
 
-    seconds: float
+    before: float
+    after: float
     noise: float
     samples: int
     ort_version: str
@@ -95,10 +97,7 @@ class Cache:
 
     def put_many(self, measurements: Mapping[str, Measurement]) -> None:
         """Store measurements, replacing those with the same key, in one transaction."""
-        rows = [
-            (key, one.seconds, one.noise, one.samples, one.created, one.ort_version)
-            for key, one in measurements.items()
-        ]
+        rows = [(key, *astuple(one)) for key, one in measurements.items()]
         self._guarded(lambda: self._insert(rows))
 
     def show(self) -> CacheStats:
@@ -190,7 +189,7 @@ class Cache:
             found.update(map(_entry, self._connection.execute(f"{_SELECT} WHERE key IN ({marks})", part)))
         return found
 
-    def _insert(self, rows: list[tuple[str, float, float, int, float, str]]) -> None:
+    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
         with self._transaction() as connection:
             connection.executemany(_INSERT, rows)
 
@@ -215,19 +214,29 @@ def _connect(path: Path | None) -> sqlite3.Connection:
     name = ":memory:" if path is None else str(path)
     connection = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
     try:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA):
-            raise sqlite3.OperationalError(f"written by another version of superopt (schema {version})")
-        # An existing table is not written to: several processes may start at once, and one may only read.
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'regions'").fetchone():
+        version = _version(connection)
+        # A table of this version is not written to: several processes may start at once, and one may only read.
+        if version < SCHEMA:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            version = _version(connection)  # another process may have been faster
+            if 0 < version < SCHEMA:  # an older version's times are of no use to this one
+                connection.execute("SELECT seconds, noise, ort_version FROM regions LIMIT 0")  # fails if not ours
+                connection.execute("DROP TABLE regions")
+            if version < SCHEMA:
+                connection.execute(_TABLE)
+                connection.execute(f"PRAGMA user_version = {SCHEMA}")
             connection.execute("COMMIT")
+        elif version > SCHEMA:
+            raise sqlite3.OperationalError(f"written by a newer version of superopt (schema {version})")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """The schema of a file; 0 for a new one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
@@ -260,16 +269,16 @@ def _is_sound(path: Path) -> bool:
         connection.close()
 
 
-def _entry(row: tuple[str, float, float, int, float, str]) -> tuple[str, Measurement]:
-    key, seconds, noise, samples, created, ort_version = row
-    return key, Measurement(seconds, noise, samples, ort_version, created)
+def _entry(row: tuple[Any, ...]) -> tuple[str, Measurement]:
+    return row[0], Measurement(*row[1:])
 
 
 def _parse(line: str, place: str) -> tuple[str, Measurement]:
     try:
         fields = json.loads(line)
         one = Measurement(
-            float(fields["seconds"]),
+            float(fields["before"]),
+            float(fields["after"]),
             float(fields["noise"]),
             int(fields["samples"]),
             str(fields["ort_version"]),

@@ -2,6 +2,10 @@
 
 Both forms of a region are opened with ONNX Runtime's own optimiser on and timed in alternating blocks, so that what
 ONNX Runtime would have done by itself is not counted as a gain.  Differences below the noise are ties.
+
+Other programs slow a machine down for minutes, by up to a half and more: only the ratio of two forms that were timed
+together is to be trusted.  All new forms of one place are therefore priced by their ratio to its old form, the old form
+has one price in a run, and the old forms of all places together never cost more than the whole original.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,25 +47,43 @@ class MeasuredCost:
     roofline: Roofline
     environment: str
     """Everything a time depends on besides the region: provider and options, level, version, threads, CPU."""
+    start: float
+    """Seconds of one run of the original."""
     deadline: float
     sizes: Mapping[str, int]
     on_measured: Callable[[int], None] = lambda count: None
     timed: int = 0
+    _old: dict[str, float] = field(default_factory=dict)
+    """Seconds of old forms, by their keys, when each was first asked for."""
+    _pace: float = 1.0
+    """What the prices of old forms are multiplied by: they were timed in slower moments than the original."""
 
     def difference(self, before: Model, after: Model) -> Estimate | None:
         places = regions(before, after)
         keys = [self._key(before, after, p) for p in places]
         known = self.cache.get_many(list(dict.fromkeys(keys)))
-        parts = []
+        olds, changes = [], []
         for key, place in zip(keys, places, strict=True):
             if key not in known:
                 found = self._measure(before, after, place, key)
                 if found is None:
                     return None
                 known[key] = found
-            seconds = known[key].seconds if abs(known[key].seconds) > known[key].noise else 0.0
-            parts.append(Part(place.ids, seconds))
+            old, change = self._prices(place.before.key(before), known[key])
+            olds.append(old)
+            changes.append(change)
+        if sum(olds) > 0:
+            self._pace = min(self._pace, self.start / sum(olds))
+        parts = [Part(place.ids, self._pace * change) for place, change in zip(places, changes, strict=True)]
         return Estimate(sum(p.seconds for p in parts), tuple(parts))
+
+    def _prices(self, form: str, found: Measurement) -> tuple[float, float]:
+        """Seconds of an old form, and what the new one takes more."""
+        change = found.after - found.before
+        if not found.samples:
+            return found.before, change
+        old = self._old.setdefault(form, found.before)
+        return old, old * change / found.before if abs(change) > found.noise else 0.0
 
     def _key(self, before: Model, after: Model, place: Region) -> str:
         sizes = ",".join(f"{k}={v}" for k, v in sorted(self.sizes.items()))
@@ -77,8 +99,7 @@ class MeasuredCost:
             return self._estimated(before, after, place)
         if len(rounds) < _ROUNDS:
             return None
-        middle, noise = _difference(rounds)
-        found = Measurement(middle, noise, len(rounds), self.worker.info().ort_version, time.time())
+        found = Measurement(*_fastest(rounds), len(rounds), self.worker.info().ort_version, time.time())
         self.cache.put_many({key: found})
         self.timed += 1
         self.on_measured(self.timed)
@@ -88,7 +109,7 @@ class MeasuredCost:
         """The roofline's word on a region that cannot run on its own; not remembered."""
         old = sum(self.roofline.node(before, v, n) for v, n in place.before.nodes)
         new = sum(self.roofline.node(after, v, n) for v, n in place.after.nodes)
-        return Measurement(new - old, 0.0, 0, "", time.time())
+        return Measurement(old, new, 0.0, 0, "", time.time())
 
     def _time(self, before: Model, old: Fragment, after: Model, new: Fragment) -> list[tuple[float, float]]:
         handles: list[int] = []
@@ -115,21 +136,21 @@ class MeasuredCost:
             rounds += [(a, b) for a, b in fresh]
             if len(fresh) < _ROUNDS:
                 break
-            middle, noise = _difference(rounds)
-            if abs(middle) > 3 * noise or abs(middle) < noise / 3:
+            before, after, noise = _fastest(rounds)
+            if not noise / 3 <= abs(after - before) <= 3 * noise:
                 break
         return rounds
 
 
-def _difference(rounds: list[tuple[float, float]]) -> tuple[float, float]:
-    """after - before in seconds, and the size below which it is a tie.
+def _fastest(rounds: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Seconds of the old and of the new form, and the size below which their difference is a tie.
 
     Other processes can only add time, so each form counts with its fastest block; how far the second fastest
     lies above it tells the noise.
     """
     before, after = (sorted(form) for form in zip(*rounds, strict=True))
     noise = max(before[1] - before[0], after[1] - after[0], _TIE * before[0])
-    return after[0] - before[0], noise
+    return before[0], after[0], noise
 
 
 def _feeds(proto: Any) -> dict[str, Any]:
