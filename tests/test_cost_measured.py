@@ -53,7 +53,7 @@ class Paced:
         pass
 
     def time_blocks(
-        self, handles: Sequence[int], feeds: Sequence[Any], *, rounds: int, block_s: float, deadline: float
+        self, handles: Sequence[int], feeds: Sequence[Any], *, rounds: int, **_options: Any
     ) -> np.ndarray[Any, Any]:
         wobble = 1 + self.jitter * (self.calls * rounds + np.arange(rounds))
         self.calls += 1

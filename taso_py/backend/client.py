@@ -159,8 +159,9 @@ class Worker:
         rounds: int = 6,
         block_s: float = 0.25,
         deadline: float | None = None,
+        warm: bool = True,
     ) -> list[Samples]:
-        """Seconds of each run as ``result[round][model]``: per model one warm run, then ``block_s`` of runs.
+        """Seconds of each run as ``result[round][model]``: per model one warm run, if wanted, then ``block_s`` of runs.
 
         Odd rounds visit the models in reverse. ``deadline`` is a time.monotonic() value; a round that it
         interrupts is dropped, so fewer may return. Entries that share one feeds object share its memory too.
@@ -171,7 +172,7 @@ class Worker:
             order = range(len(handles)) if number % 2 == 0 else range(len(handles) - 1, -1, -1)
             entries = tuple((self._session(handles[i]), feeds[i]) for i in order)
             try:
-                samples = self._call(Time(entries, block_s, budget), budget + self.timeout)
+                samples = self._call(Time(entries, block_s, budget, warm), budget + self.timeout)
             except ModelError as error:
                 names = ", ".join(dict.fromkeys(self._name(handle) for handle in handles))
                 raise ModelError(f"{names}: ONNX Runtime cannot run it: {error}") from None
@@ -189,9 +190,10 @@ class Worker:
         rounds: int = 6,
         block_s: float = 0.25,
         deadline: float | None = None,
+        warm: bool = True,
     ) -> list[list[float]]:
         """Median seconds of each block, as ``result[round][model]``; arguments as for `time_rounds`."""
-        timed = self.time_rounds(handles, feeds, rounds=rounds, block_s=block_s, deadline=deadline)
+        timed = self.time_rounds(handles, feeds, rounds=rounds, block_s=block_s, deadline=deadline, warm=warm)
         return [[_median(block) for block in blocks] for blocks in timed]
 
     def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:

@@ -103,11 +103,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """One block per entry, in this order; answers None when ``budget_s`` is too short for all of them."""
+    """One block per entry, in this order, after a warm run each; None when ``budget_s`` is too short for them."""
 
     entries: tuple[tuple[int, Feeds], ...]
     block_s: float
     budget_s: float
+    warm: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,14 +157,15 @@ class Host:
             raise ModelError(_one_line(error)) from error
 
     def time(self, request: Time) -> list[Any] | None:
-        """Per entry one warm run, then runs for ``block_s`` seconds; the seconds of each run."""
+        """Per entry one warm run, if wanted, then runs for ``block_s`` seconds; the seconds of each run."""
         deadline = time.perf_counter() + request.budget_s
         blocks = []
         gc.disable()
         try:
             for number, feeds in request.entries:
                 session, device = self.sessions[number]
-                block = _block(values.runner(session, feeds, device), request.block_s, deadline)
+                run = values.runner(session, feeds, device)
+                block = _block(run, request.block_s, deadline, warm=request.warm)
                 if block is None:
                     return None
                 blocks.append(block)
@@ -177,14 +178,15 @@ class Host:
         return blocks
 
 
-def _block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
+def _block(run: Callable[[], object], block_s: float, deadline: float, *, warm: bool) -> Any:
     """Seconds of each run of one block (at least one run), or None when the deadline passes first."""
     import numpy as np
 
     clock = time.perf_counter
     if clock() >= deadline:
         return None
-    run()
+    if warm:
+        run()
     seconds = []
     begin = before = clock()
     while True:

@@ -20,6 +20,13 @@ from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
 _IR_VERSION = 10
+_DRAWN = 2**16
+
+
+def normal_values(random: np.random.Generator, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Normally distributed values; large tensors repeat what was drawn, because drawing takes longer than timing."""
+    some = random.standard_normal(min(int(np.prod(shape)), _DRAWN))
+    return np.resize(some.astype(dtype), tuple(shape))
 
 
 def fragment(
@@ -146,7 +153,7 @@ class _Fragment:
         if len(shape) <= 1:  # biases, scales, variances: keep roots and quotients finite
             return self.random.uniform(0.5, 1.5, shape).astype(dtype)
         fan_in = max(1, int(np.prod(shape)) // max(shape))
-        return np.asarray(self.random.standard_normal(shape, dtype=dtype) / dtype(fan_in**0.5))
+        return np.asarray(normal_values(self.random, shape, dtype) * dtype(fan_in**-0.5))
 
     def _operator(self, node: Node) -> Operator:
         if not isinstance(node.operator, Operator):
