@@ -267,6 +267,15 @@ def test_blocks_of_real_sessions() -> None:
         assert worker.restarts == 0
 
 
+@pytest.mark.parametrize(("warm", "runs"), [(True, 2), (False, 1)])
+def test_a_block_begins_with_a_warm_run_if_wanted(warm: bool, runs: int) -> None:
+    from taso_py.backend.worker import _block
+
+    done: list[None] = []
+    assert len(_block(lambda: done.append(None), 0.0, NEVER, warm=warm)) == 1
+    assert len(done) == runs
+
+
 def test_device_binding_runs_on_the_cpu_too() -> None:
     """The path that CUDA takes, with the CPU as the device."""
     code = (
