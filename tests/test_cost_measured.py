@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 from graphs import model, rewriter, view_of
 
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import Info, WorkerConfig
 from taso_py.cost.cache import Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.roofline import Roofline
@@ -28,22 +27,22 @@ rule to-tanh: Neg(x) => Tanh(x)
 """
 
 
-@dataclass
-class Paced:
+class Paced(Worker):
     """A worker on which an operator takes the same share of a slower or faster moment's pace."""
 
-    shares: Mapping[str, float]
-    pace: float = 1.0
-    jitter: float = 0.0
-    broken: str = ""
-    opened: list[str] = field(default_factory=list)
-    calls: int = 0
+    def __init__(
+        self, shares: Mapping[str, float], *, pace: float = 1.0, jitter: float = 0.0, broken: str = ""
+    ) -> None:
+        super().__init__(WorkerConfig())
+        self.shares, self.pace, self.jitter, self.broken = shares, pace, jitter, broken
+        self.opened: list[str] = []
+        self.calls = 0
 
-    def info(self) -> SimpleNamespace:
-        return SimpleNamespace(ort_version="1.0")
+    def info(self) -> Info:
+        return Info("1.0", (), 0)
 
-    def open(self, proto: bytes, *, timeout: float) -> int:
-        (node,) = onnx.load_from_string(proto).graph.node
+    def open(self, model: Any, **_options: Any) -> int:
+        (node,) = onnx.load_from_string(model).graph.node
         if node.op_type == self.broken:
             raise WorkerError("this one does not open")
         self.opened.append(node.op_type)
@@ -52,12 +51,10 @@ class Paced:
     def close(self, handle: int) -> None:
         pass
 
-    def time_blocks(
-        self, handles: Sequence[int], feeds: Sequence[Any], *, rounds: int, **_options: Any
-    ) -> np.ndarray[Any, Any]:
-        wobble = 1 + self.jitter * (self.calls * rounds + np.arange(rounds))
+    def time_blocks(self, handles: Any, feeds: Any, *, rounds: int = 6, **_options: Any) -> list[list[float]]:
+        wobbles = [1 + self.jitter * (self.calls * rounds + k) for k in range(rounds)]
         self.calls += 1
-        return np.stack([self.pace * self.shares[self.opened[h]] * wobble for h in handles], axis=1)
+        return [[self.pace * self.shares[self.opened[h]] * wobble for h in handles] for wobble in wobbles]
 
 
 def tables() -> dict[str, Model]:
@@ -76,8 +73,7 @@ def tables() -> dict[str, Model]:
 
 
 def cost(worker: Paced, cache: Cache, start: float = 100.0) -> MeasuredCost:
-    last = time.monotonic() + 60
-    return MeasuredCost(worker, cache, Roofline({}), "here", start, last, {})  # type: ignore[arg-type]
+    return MeasuredCost(worker, cache, Roofline({}), "here", start, time.monotonic() + 60, {})
 
 
 def seconds(measured: MeasuredCost, before: Model, after: Model) -> float:
