@@ -17,7 +17,7 @@ import pytest
 
 from taso_py.backend import timing
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
+from taso_py.backend.protocol import Feeds, ModelRef, Time, WorkerConfig
 from taso_py.backend.race import race
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
 from taso_py.backend.timing import Confirmation, bench, confirm
@@ -274,6 +274,28 @@ def test_a_block_begins_with_a_warm_run_if_wanted(warm: bool, runs: int) -> None
     done: list[None] = []
     assert len(_block(lambda: done.append(None), 0.0, NEVER, warm=warm)) == 1
     assert len(done) == runs
+
+
+def test_odd_rounds_visit_the_sessions_in_reverse_and_a_round_that_does_not_fit_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from taso_py.backend.worker import Host
+
+    clock, visited = [0.0], list[int]()
+
+    def runner(_host: Host, number: int, _feeds: Feeds) -> Callable[[], object]:
+        def run() -> None:
+            visited.append(number)
+            clock[0] += number
+
+        return run
+
+    monkeypatch.setattr(Host, "_runner", runner)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    host = Host.__new__(Host)
+    found = host.time(Time(((1, X), (2, X)), rounds=3, block_s=0.0, budget_s=6.5, warm=False))
+    assert visited == [1, 2, 2, 1, 1]
+    assert found == [[1, 2], [1, 2]]
 
 
 def test_device_binding_runs_on_the_cpu_too() -> None:

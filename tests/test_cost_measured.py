@@ -13,6 +13,7 @@ from graphs import model, rewriter, view_of
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Info, WorkerConfig
+from taso_py.cost import measured as measuring
 from taso_py.cost.cache import Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.roofline import Roofline
@@ -42,7 +43,7 @@ class Paced(Worker):
         return Info("1.0", (), 0)
 
     def open(self, model: Any, **_options: Any) -> int:
-        (node,) = onnx.load_from_string(model).graph.node
+        (node,) = onnx.load_from_string(model.model).graph.node
         if node.op_type == self.broken:
             raise WorkerError("this one does not open")
         self.opened.append(node.op_type)
@@ -132,3 +133,23 @@ def test_nothing_is_timed_after_the_deadline(tmp_path: Path) -> None:
         measured = cost(Paced({"Neg": 10.0, "Abs": 5.0}), cache)
         measured.deadline = time.monotonic() - 1
         assert measured.difference(found["Neg"], found["Abs"]) is None
+
+
+@pytest.mark.parametrize("fails", ["__init__", "tensor"])
+def test_places_carry_their_weights_when_there_is_no_room_for_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def full(*_arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(measuring.StoredWeights, fails, full)
+    loaded = load(model("agraph (float[1,256] x) => (float[1,256] y) {y = MatMul(x, w)}", w=(256, 256)))
+    with Cache(tmp_path / "c.sqlite") as cache, Worker(WorkerConfig()) as worker:
+        rules, canonical = rewriter("rule twice: MatMul(x, w) => Neg(MatMul(x, Neg(w)))")
+        view = view_of(loaded, canonical)
+        (group,) = rules.groups(rules.all_matches(view))
+        outcome = rules.apply(view, group)
+        assert outcome is not None
+        measured = MeasuredCost(worker, cache, Roofline({}), "here", 1.0, time.monotonic() + 60, {})
+        assert measured.difference(view.model, outcome.view.model) is not None
+        assert cache.show().entries == 1

@@ -11,12 +11,15 @@ from onnx_io_rewrite import chain, kinds, merged, normal, same, siblings
 
 from scripts.feeds import random_feeds
 from scripts.networks import NETWORKS
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.errors import TypingError
 from taso_py.graph.model import Node
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize, writable
 from taso_py.onnx_io.fragment import fragment
 from taso_py.onnx_io.load import load
+from taso_py.onnx_io.stored import StoredWeights
 from taso_py.ops.operator import Operator
 
 
@@ -54,6 +57,42 @@ def test_a_fragment_may_start_anywhere_and_return_anything() -> None:
     a = normal(3)
     for expected, found in zip((a, -a, a), run(part, {f"v{loaded.ids['a']}": a}), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_large_weights_may_lie_in_a_file() -> None:
+    product = node("MatMul", "x w", "p"), node("MatMul", "p u", "y")
+    shapes = {"w": (128, 256), "u": (256, 3)}
+    weights = [weight(name, np.zeros(shape)) for name, shape in shapes.items()]
+    loaded = load(model(product, [value("x", [2, 128])], [value("y", [2, 3])], weights))
+    stored = StoredWeights()
+    ends = [loaded.ids["x"]], [loaded.ids["y"]]
+    part = fragment(list(loaded.model.order()), *ends, loaded.values, 17, stored=stored)
+    small, large = sorted(part.graph.initializer, key=lambda t: t.data_location)
+    assert (list(small.dims), list(large.dims)) == ([256, 3], [128, 256])
+    assert large.data_location == TensorProto.EXTERNAL
+    assert len(part.SerializeToString()) < 5_000
+    with Worker(WorkerConfig()) as worker:
+        handle = worker.open(ModelRef("part", part.SerializeToString(), stored.directory))
+        (result,) = worker.run(handle, {f"v{loaded.ids['x']}": normal(2, 128)}).values()
+    assert result.shape == (2, 3)
+    assert np.isfinite(result).all()
+    assert (result != 0).all()
+    directory = stored.directory
+    assert directory.exists()
+    del stored
+    assert not directory.exists()
+
+
+def test_stored_weights_of_one_model_lie_apart() -> None:
+    """Weights that share memory would be read from a cache that the real ones do not fit into."""
+    stored = StoredWeights()
+    first, end = stored.tensor("a", (100, 100), 0)
+    second, last = stored.tensor("b", (300, 1000), end)
+    assert (first.offset, second.offset, end, last) == (0, 40960, 40000, 40960 + 1_200_000)
+    for tensor in (first, second):
+        values = tensor.numpy()
+        assert abs(values.mean()) < 0.01
+        assert 0.05 < values.std() < 0.08
 
 
 def test_fragments_refuse_opaque_nodes_unknown_sizes_and_gaps() -> None:

@@ -166,21 +166,14 @@ class Worker:
         Odd rounds visit the models in reverse. ``deadline`` is a time.monotonic() value; a round that it
         interrupts is dropped, so fewer may return. Entries that share one feeds object share its memory too.
         """
-        result: list[Samples] = []
-        for number in range(rounds):
-            budget = self.timeout if deadline is None else deadline - time.monotonic()
-            order = range(len(handles)) if number % 2 == 0 else range(len(handles) - 1, -1, -1)
-            entries = tuple((self._session(handles[i]), feeds[i]) for i in order)
-            try:
-                samples = self._call(Time(entries, block_s, budget, warm), budget + self.timeout)
-            except ModelError as error:
-                names = ", ".join(dict.fromkeys(self._name(handle) for handle in handles))
-                raise ModelError(f"{names}: ONNX Runtime cannot run it: {error}") from None
-            if samples is None:
-                break
-            by_model = dict(zip(order, cast("Samples", samples), strict=True))
-            result.append([by_model[i] for i in range(len(handles))])
-        return result
+        entries = tuple((self._session(handle), feed) for handle, feed in zip(handles, feeds, strict=True))
+        budget = rounds * self.timeout if deadline is None else deadline - time.monotonic()
+        try:
+            samples = self._call(Time(entries, rounds, block_s, budget, warm), budget + self.timeout)
+        except ModelError as error:
+            names = ", ".join(dict.fromkeys(self._name(handle) for handle in handles))
+            raise ModelError(f"{names}: ONNX Runtime cannot run it: {error}") from None
+        return cast("list[Samples]", samples)
 
     def time_blocks(
         self,

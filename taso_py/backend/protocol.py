@@ -103,12 +103,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """One block per entry, in this order, after a warm run each; None when ``budget_s`` is too short for them."""
+    """In each round one block per entry, after a warm run if wanted; the rounds that fit into ``budget_s``.
+
+    Odd rounds visit the entries in reverse.
+    """
 
     entries: tuple[tuple[int, Feeds], ...]
+    rounds: int
     block_s: float
     budget_s: float
-    warm: bool = True
+    warm: bool
 
 
 @dataclass(frozen=True, slots=True)

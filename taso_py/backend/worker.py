@@ -89,7 +89,6 @@ class Host:
                 return self.open(request)
             case Close(session):
                 del self.sessions[session]
-                gc.collect()
                 return None
             case Describe(session):
                 return _signature(self.sessions[session][0])
@@ -156,26 +155,30 @@ class Host:
         except Exception as error:
             raise ModelError(_one_line(error)) from error
 
-    def time(self, request: Time) -> list[Any] | None:
-        """Per entry one warm run, if wanted, then runs for ``block_s`` seconds; the seconds of each run."""
+    def time(self, request: Time) -> list[list[Any]]:
+        """The seconds of each run, as ``result[round][entry]``; a round that the deadline interrupts is dropped."""
         deadline = time.perf_counter() + request.budget_s
-        blocks = []
+        rounds: list[list[Any]] = []
         gc.disable()
         try:
-            for number, feeds in request.entries:
-                session, device = self.sessions[number]
-                run = values.runner(session, feeds, device)
-                block = _block(run, request.block_s, deadline, warm=request.warm)
-                if block is None:
-                    return None
-                blocks.append(block)
+            runs = [self._runner(number, feeds) for number, feeds in request.entries]
+            for number in range(request.rounds):
+                order = runs if number % 2 == 0 else runs[::-1]
+                blocks = [_block(run, request.block_s, deadline, warm=request.warm) for run in order]
+                if any(block is None for block in blocks):
+                    break
+                rounds.append(blocks if number % 2 == 0 else blocks[::-1])
         except SuperoptError:
             raise
         except Exception as error:
             raise ModelError(_one_line(error)) from error
         finally:
             gc.enable()
-        return blocks
+        return rounds
+
+    def _runner(self, number: int, feeds: Feeds) -> Callable[[], object]:
+        session, device = self.sessions[number]
+        return values.runner(session, feeds, device)
 
 
 def _block(run: Callable[[], object], block_s: float, deadline: float, *, warm: bool) -> Any:

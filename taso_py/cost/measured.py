@@ -14,11 +14,14 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from taso_py.backend.client import Worker
+from taso_py.backend.protocol import ModelRef
 from taso_py.cost.cache import Cache, Measurement
 from taso_py.cost.model import Estimate, Part
 from taso_py.cost.regions import Fragment, Region, regions
@@ -26,6 +29,7 @@ from taso_py.cost.roofline import Roofline
 from taso_py.errors import ModelError, TypingError, WorkerError
 from taso_py.graph.model import Model
 from taso_py.onnx_io.fragment import fragment, normal_values
+from taso_py.onnx_io.stored import StoredWeights
 
 _ROUNDS = 3
 _MOST_ROUNDS = 9
@@ -54,6 +58,8 @@ class MeasuredCost:
     sizes: Mapping[str, int]
     on_measured: Callable[[int], None] = lambda count: None
     timed: int = 0
+    _stored: StoredWeights | None = field(default_factory=StoredWeights.if_possible)
+    """What the models of places read as their weights; None: they carry them."""
     _old: dict[str, float] = field(default_factory=dict)
     """Seconds of old forms, by their keys, when each was first asked for."""
     _pace: float = 1.0
@@ -116,17 +122,27 @@ class MeasuredCost:
     def _time(self, before: Model, old: Fragment, after: Model, new: Fragment) -> list[tuple[float, float]]:
         handles: list[int] = []
         feeds: list[dict[str, Any]] = []
+        inputs = _Inputs()
         try:
             for model, piece in ((before, old), (after, new)):
-                proto = fragment(
-                    piece.nodes, piece.inputs, piece.outputs, model.values, model.opset, sizes=dict(self.sizes)
-                )
-                handles.append(self.worker.open(proto.SerializeToString(), timeout=_REQUEST_S))
-                feeds.append(_feeds(proto))
+                proto, directory = self._proto(model, piece)
+                ref = ModelRef("place", proto.SerializeToString(), directory)
+                handles.append(self.worker.open(ref, timeout=_REQUEST_S))
+                feeds.append(inputs.of(proto))
             return self._rounds(handles, feeds)
         finally:
             for handle in handles:
                 self.worker.close(handle)
+
+    def _proto(self, model: Model, piece: Fragment) -> tuple[onnx.ModelProto, Path | None]:
+        """A model of one form and where its weights lie, if not in itself."""
+        parts = (piece.nodes, piece.inputs, piece.outputs, model.values, model.opset)
+        if self._stored is not None:
+            try:
+                return fragment(*parts, sizes=self.sizes, stored=self._stored), self._stored.directory
+            except OSError:
+                self._stored = None
+        return fragment(*parts, sizes=self.sizes), None
 
     def _rounds(self, handles: list[int], feeds: list[dict[str, Any]]) -> list[tuple[float, float]]:
         """Few rounds where the difference is plain, more where it is near the noise."""
@@ -160,17 +176,21 @@ def _fastest(rounds: list[tuple[float, float]]) -> tuple[float, float, float]:
     return before[0], after[0], noise
 
 
-def _feeds(proto: Any) -> dict[str, Any]:
-    """Random values for the fragment's inputs; integers are zeros, which every index range admits."""
-    from onnx import helper
+class _Inputs:
+    """Random inputs, the same array for the same input; integers are zeros, which every index range admits."""
 
-    rng = np.random.default_rng(0)
-    feeds: dict[str, Any] = {}
-    for value in proto.graph.input:
-        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
-        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if np.issubdtype(dtype, np.floating):
-            feeds[value.name] = normal_values(rng, shape, dtype)
-        else:
-            feeds[value.name] = np.zeros(shape, dtype)
-    return feeds
+    def __init__(self) -> None:
+        self._drawn: dict[tuple[str, Any, tuple[int, ...]], Any] = {}
+        self._random = np.random.default_rng(0)
+
+    def of(self, proto: onnx.ModelProto) -> dict[str, Any]:
+        return {value.name: self._array(value) for value in proto.graph.input}
+
+    def _array(self, value: onnx.ValueInfoProto) -> Any:
+        shape = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        key = (value.name, dtype, shape)
+        if key not in self._drawn:
+            floating = np.issubdtype(dtype, np.floating)
+            self._drawn[key] = normal_values(self._random, shape, dtype) if floating else np.zeros(shape, dtype)
+        return self._drawn[key]

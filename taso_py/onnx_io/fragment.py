@@ -16,11 +16,14 @@ from taso_py.graph.sizes import Expression, substitute
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.onnx_types import onnx_dtype
 from taso_py.onnx_io.spell import Array, Names, onnx_node, several, spelling
+from taso_py.onnx_io.stored import StoredWeights
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
 _IR_VERSION = 10
 _DRAWN = 2**16
+_STORED = 2**14
+"""From so many elements on a random weight is read from a file."""
 
 
 def normal_values(random: np.random.Generator, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
@@ -40,15 +43,17 @@ def fragment(
     weights: Mapping[int, Array] | None = None,
     seed: int = 0,
     fold: bool = False,
+    stored: StoredWeights | None = None,
 ) -> onnx.ModelProto:
     """The model that computes ``outputs`` from ``inputs`` by ``nodes`` (in topological order).
 
     Graph inputs and outputs are called ``v<id>``; symbols take the ``sizes`` given.  Constant ids that
     ``nodes`` read are initializers: taken from ``weights``, else random, such that roots and quotients stay
     finite.  Nodes that compute constants give way to a random value of their type, with ``fold`` to theirs.
+    Large random ones are external data in ``stored``, if it is given, instead (`OSError` when that cannot grow).
     `TypingError` on an opaque node, a symbol without a size, or a form that cannot be written at ``opset``.
     """
-    return _Fragment(nodes, values, opset, sizes or {}, weights or {}, seed, fold).build(inputs, outputs)
+    return _Fragment(nodes, values, opset, sizes or {}, weights or {}, seed, fold, stored).build(inputs, outputs)
 
 
 class _Fragment:
@@ -61,9 +66,11 @@ class _Fragment:
         weights: Mapping[int, Array],
         seed: int,
         fold: bool,
+        stored: StoredWeights | None,
     ) -> None:
         self.nodes = dict(nodes)
         self.values, self.opset, self.sizes, self.weights, self.fold = values, opset, sizes, weights, fold
+        self.stored, self.stored_bytes = stored, 0
         self.random = np.random.default_rng(seed)
         self.names = Names()
         self.found: dict[int, ir.Value] = {}
@@ -119,12 +126,25 @@ class _Fragment:
         if value not in self.found:
             if value not in self.values.constant:
                 raise TypingError(f"value {value} is neither an input nor computed by the nodes given")
-            self.found[value] = self._initializer(self._array(value), f"v{value}")
+            self.found[value] = self._read(value) or self._initializer(self._array(value), f"v{value}")
         return self.found[value]
+
+    def _read(self, value: int) -> ir.Value | None:
+        """A large random weight, read from the file of such."""
+        dims = self._dims(value)
+        large = self.values.types[value].dtype == "float32" and np.prod(dims) >= _STORED
+        if self.stored is None or value in self.weights or not large:
+            return None
+        chosen = self.names.fresh(f"v{value}")
+        tensor, self.stored_bytes = self.stored.tensor(chosen, dims, self.stored_bytes)
+        return self._constant_value(tensor, chosen)
 
     def _initializer(self, array: Array, name: str) -> ir.Value:
         chosen = self.names.fresh(name)
-        value = ir.Value(name=chosen, const_value=ir.tensor(np.asarray(array, order="C"), name=chosen))
+        return self._constant_value(ir.tensor(np.asarray(array, order="C"), name=chosen), chosen)
+
+    def _constant_value(self, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+        value = ir.Value(name=name, const_value=tensor)
         self.initializers.append(value)
         return value
 
