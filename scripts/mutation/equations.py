@@ -217,13 +217,37 @@ class _Growth:
             name, keep = self._pick(_REDUCE), int(self.random.integers(2))
             return lambda value: self._node(name, value, axes=(axis,), keepdims=keep)
         if kind in ("concat", "before") and rank:
-            other = self._input((*dims[:axis], self._size(), *dims[axis + 1 :]))
+            other = self._beside(dims, axis)
             if kind == "concat":
                 return lambda value: self._node("Concat", value, other, axis=axis)
             return lambda value: self._node("Concat", other, value, axis=axis)
         if kind == "softmax" and rank:
             return lambda value: self._node("Softmax", value, axis=axis)
         return lambda value: self._node(name, value)
+
+    def _beside(self, dims: tuple[Size, ...], axis: int) -> int:
+        """What something of these dims can be joined with along ``axis``: a variable, or a term with a meaning of
+        its own, whose guards, ranges and domains must not be taken to hold for what it is joined with.
+        """
+
+        def sized(size: Size) -> tuple[Size, ...]:
+            return (*dims[:axis], size, *dims[axis + 1 :])
+
+        free, window = sized(self._size()), len(dims) - 2
+        match self._pick(("variable", "table", "quotient", "softmax", "reduced", "window")):
+            case "table":
+                return self._node("Gather", self._input(sized(4)), axis=axis, indices=(3, 0, 2), indices_shape=(3,))
+            case "quotient":
+                return self._node("Div", self._input(free), self._input(free))
+            case "softmax":
+                return self._node("Softmax", self._input(free), axis=axis)
+            case "reduced":
+                source = self._input((*free[:axis], self._size(), *free[axis:]))
+                return self._node(self._pick(_REDUCE), source, axes=(axis,), keepdims=0)
+            case "window" if window > 0:
+                shape = {"kernel_shape": (3,) * window, "pads": (1,) * (2 * window)}
+                return self._node(self._pick(("MaxPool", "AveragePool")), self._input(free), **shape)
+        return self._input(free)
 
     # ---- rewriting -------------------------------------------------------------------------------------------------
 
