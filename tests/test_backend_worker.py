@@ -339,3 +339,18 @@ def test_a_rank_0_input_bound_on_a_device_stays_rank_0() -> None:
     from taso_py.backend.values import _as_ort_value
 
     assert _as_ort_value(np.asarray(2.5, np.float32), "float", "cpu").shape() == []
+
+
+def test_a_closed_session_is_freed_at_once() -> None:
+    """Its weights would else lie beside those of the next one until a garbage collection."""
+    code = (
+        "import gc, weakref; from taso_py.backend.protocol import CPU, Close, Open, WorkerConfig;"
+        "from taso_py.backend.worker import Host; gc.disable(); host = Host(WorkerConfig());"
+        f"number = host.open(Open({model(IDENTITY)!r}, None, 'all', CPU, ()));"
+        "session = weakref.ref(host.sessions[number][0]); before = session() is not None;"
+        "host.answer(Close(number)); print(before, session() is None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr

@@ -77,6 +77,8 @@ def test_large_weights_may_lie_in_a_file() -> None:
     assert result.shape == (2, 3)
     assert np.isfinite(result).all()
     assert (result != 0).all()
+    folded = fragment(list(loaded.model.order()), *ends, loaded.values, 17, fold=True, stored=stored)
+    assert not any(t.data_location for t in folded.graph.initializer)
     directory = stored.directory
     assert directory.exists()
     del stored

@@ -28,8 +28,8 @@ from taso_py.cost.regions import Fragment, Region, regions
 from taso_py.cost.roofline import Roofline
 from taso_py.errors import ModelError, TypingError, WorkerError
 from taso_py.graph.model import Model
-from taso_py.onnx_io.fragment import fragment, normal_values
-from taso_py.onnx_io.stored import StoredWeights
+from taso_py.onnx_io.fragment import fragment
+from taso_py.onnx_io.stored import StoredWeights, normal_values
 
 _ROUNDS = 3
 _MOST_ROUNDS = 9

@@ -16,20 +16,13 @@ from taso_py.graph.sizes import Expression, substitute
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.onnx_types import onnx_dtype
 from taso_py.onnx_io.spell import Array, Names, onnx_node, several, spelling
-from taso_py.onnx_io.stored import StoredWeights
+from taso_py.onnx_io.stored import StoredWeights, normal_values
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
 _IR_VERSION = 10
-_DRAWN = 2**16
 _STORED = 2**14
 """From so many elements on a random weight is read from a file."""
-
-
-def normal_values(random: np.random.Generator, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
-    """Normally distributed values; large tensors repeat what was drawn, because drawing takes longer than timing."""
-    some = random.standard_normal(min(int(np.prod(shape)), _DRAWN))
-    return np.resize(some.astype(dtype), tuple(shape))
 
 
 def fragment(
@@ -132,8 +125,8 @@ class _Fragment:
     def _read(self, value: int) -> ir.Value | None:
         """A large random weight, read from the file of such."""
         dims = self._dims(value)
-        large = self.values.types[value].dtype == "float32" and np.prod(dims) >= _STORED
-        if self.stored is None or value in self.weights or not large:
+        large = len(dims) > 1 and np.prod(dims) >= _STORED and self.values.types[value].dtype == "float32"
+        if self.stored is None or self.fold or value in self.weights or not large:
             return None
         chosen = self.names.fresh(f"v{value}")
         tensor, self.stored_bytes = self.stored.tensor(chosen, dims, self.stored_bytes)

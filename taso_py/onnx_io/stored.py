@@ -1,4 +1,4 @@
-"""Random weights in a file, for models that are only timed.
+"""Random weights and inputs of models that are only timed; the weights lie in a file.
 
 ONNX Runtime maps external data into memory: a model whose weights lie in a file need not carry them, and what two
 models read at one place is written once.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +21,12 @@ _PAGE = 4096
 _DRAWN = 2**16
 _SCALE = 2.0**-4
 """Keeps what a dozen layers of any usual width make of a normal input far from overflow and from denormals."""
+
+
+def normal_values(random: np.random.Generator, shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Normally distributed values; large tensors repeat what was drawn, because drawing takes longer than timing."""
+    some = random.standard_normal(min(int(np.prod(shape)), _DRAWN))
+    return np.resize(some.astype(dtype), tuple(shape))
 
 
 class StoredWeights:
@@ -32,8 +40,8 @@ class StoredWeights:
         """Where models find the file: their ``base_dir``."""
         weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         self._length = 0
-        drawn = np.random.default_rng(0).standard_normal(_DRAWN)
-        self._drawn = (drawn * _SCALE).astype(np.float32).tobytes()
+        drawn = normal_values(np.random.default_rng(0), (_DRAWN,), np.float32)
+        self._drawn = (np.float32(_SCALE) * drawn).tobytes()
 
     @classmethod
     def if_possible(cls) -> StoredWeights | None:
