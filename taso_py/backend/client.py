@@ -164,7 +164,8 @@ class Worker:
         """Seconds of each run as ``result[round][model]``: per model one warm run, if wanted, then ``block_s`` of runs.
 
         Odd rounds visit the models in reverse. ``deadline`` is a time.monotonic() value; a round that it
-        interrupts is dropped, so fewer may return. Entries that share one feeds object share its memory too.
+        interrupts is dropped, so fewer may return; without it rounds may take the worker's timeout each. Entries
+        that share one feeds object share its memory too.
         """
         entries = tuple((self._session(handle), feed) for handle, feed in zip(handles, feeds, strict=True))
         budget = rounds * self.timeout if deadline is None else deadline - time.monotonic()
