@@ -9,7 +9,7 @@ BENCH   := $(VENV)/.superopt-bench
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check rules verify bench zoo conformance
+.PHONY: help setup demo test test-all check rules verify audit bench zoo conformance
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,14 @@ rules: $(STAMP)  ## list the rule library
 
 verify: $(STAMP)  ## prove every rule whose proof is not on record, and say what is not as it should be
 	$(BIN)/superopt verify
+
+audit: $(STAMP)  ## attack prover and certificates: every law anew, mutants, fuzz, names, small instances, forgeries
+	$(BIN)/superopt verify --anew
+	$(BIN)/python scripts/prover_mutants.py
+	$(BIN)/python scripts/prover_fuzz.py
+	$(BIN)/python scripts/audit_names.py --judge taso_py.prove.prover:prove
+	$(BIN)/python scripts/audit_expansion.py
+	$(BIN)/python scripts/audit_certificates.py
 
 zoo: $(BENCH)  ## export every benchmark network to zoo_models/ (random weights, needs torch)
 	$(BIN)/python scripts/zoo.py --all

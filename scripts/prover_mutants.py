@@ -1,11 +1,12 @@
-"""Ask the prover about thousands of mutants of the library's laws: none that is false may be proved.
+"""Ask the prover about thousands of mutants of the shipped laws: none that is false may be proved.
 
-    python scripts/prover_mutants.py --json mutants.jsonl        all of them; goes on where it stopped
-    python scripts/prover_mutants.py --sample 500 --seed 1
+    python scripts/prover_mutants.py --json mutants.jsonl        10,000 of them; goes on where it stopped
+    python scripts/prover_mutants.py --sample                    one mutant of each of a few laws, within seconds
     python scripts/prover_mutants.py --law conv-sum --kind pad
+    python scripts/prover_mutants.py --before old.jsonl          beside another prover's verdicts on the same mutants
 
-Whether a mutant is false says an oracle that runs both sides in ONNX Runtime (`scripts/mutation/oracle.py`).
-Exits with 1 when a false law was proved.
+Whether a proved mutant is false says an oracle that runs both sides in ONNX Runtime (`scripts/mutation/oracle.py`).
+Exits with 1 when a false law was proved and its instance would be rewritten.
 """
 
 from __future__ import annotations
@@ -20,50 +21,49 @@ from rich.console import Console
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.mutation.comparison import Before, compared, read
 from scripts.mutation.crosstab import alarms, report
-from scripts.mutation.driver import Setting, cross, judge
-from scripts.mutation.jobs import PROVER
-from scripts.mutation.mutants import MOST, Mutant, laws, mutants_of
+from scripts.mutation.driver import Setting, audit, mutants
+from scripts.mutation.jobs import QUICK
+from scripts.mutation.mutants import laws
 from scripts.mutation.store import Store
 
+COUNT, SAMPLE = 10_000, 60
 
-def chosen(names: tuple[str, ...], kinds: tuple[str, ...], most: int) -> list[Mutant]:
-    """The mutants of these laws and kinds (all when none is named), distinct over all laws."""
-    found: dict[str, Mutant] = {}
-    for law in laws():
-        if not names or law.name in names:
-            for mutant in mutants_of(law, most):
-                if not kinds or mutant.kind in kinds:
-                    found.setdefault(mutant.id, mutant)
-    return list(found.values())
+
+def chosen(names: tuple[str, ...], sample: int | None, seed: int) -> list[str]:
+    """The names of the laws that are mutated: those that are named, else all, of which ``sample`` are drawn."""
+    known = names or tuple(law.name for law in laws())
+    return list(known) if sample is None or sample >= len(known) else random.Random(seed).sample(known, sample)
 
 
 @click.command(help=__doc__)
+@click.option("--count", type=int, default=COUNT, show_default=True, help="So many mutants, spread over all laws.")
+@click.option("--sample", type=int, flag_value=SAMPLE, is_flag=False, help=f"One mutant of so many laws ({SAMPLE}).")
 @click.option("--law", "names", multiple=True, help="Only mutants of this law; may be given more than once.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of change; may be given more than once.")
-@click.option("--sample", type=int, help="So many of the mutants, drawn at random.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
 @click.option("--json", "path", type=click.Path(path_type=Path), help="Findings, one line each; read when it exists.")
-@click.option("--prover", default=PROVER, show_default=True, help="The prover as module:function.")
-@click.option("--limit", type=float, default=20.0, show_default=True, help="Seconds for one proof.")
+@click.option("--before", "earlier", type=click.Path(path_type=Path, exists=True), help="Another prover's verdicts.")
+@click.option("--prover", default=QUICK, show_default=True, help="The prover as module:function.")
+@click.option("--limit", type=float, default=60.0, show_default=True, help="Seconds for one proof.")
 @click.option("--processes", type=int, default=2, show_default=True)
-@click.option("--judge-only", is_flag=True, help="Ask the oracle, not the prover.")
 def main(
-    names: tuple[str, ...], kinds: tuple[str, ...], sample: int | None, seed: int, path: Path | None, prover: str,
-    limit: float, processes: int, judge_only: bool,
+    count: int, sample: int | None, names: tuple[str, ...], kinds: tuple[str, ...], seed: int, path: Path | None,
+    earlier: Path | None, prover: str, limit: float, processes: int,
 ) -> None:  # fmt: skip
     """The command line."""
-    mutants = chosen(names, kinds, MOST)
-    if sample is not None and sample < len(mutants):
-        mutants = random.Random(seed).sample(mutants, sample)
     setting = Setting(prover, limit, processes, Console(stderr=True))
     store = Store(path, prover)
-    entries = [store.entry(m.id, m.law, m.kind, m.text()) for m in mutants]
-    if judge_only:
-        judge(store, entries, setting, mutants=True)
-    else:
-        cross(store, entries, setting, mutants=True)
+    known = chosen(names, sample, seed)
+    entries = mutants(store, known, count if sample is None else min(count, len(known)), seed, setting)
+    if kinds:
+        entries = [e for e in entries if e.kind in kinds]
+    before: dict[str, Before] = read(earlier) if earlier else {}
+    audit(store, entries, setting, {i for i, b in before.items() if b.proved})
     click.echo(report(entries))
+    if before:
+        click.echo(compared(entries, before))
     sys.exit(1 if alarms(entries) else 0)
 
 

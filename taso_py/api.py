@@ -14,7 +14,8 @@ from taso_py.stop import StopFlag
 if TYPE_CHECKING:
     import onnx
 
-    from taso_py.certificate.certify import Certified, Prover
+    from taso_py.certificate.certify import Certified
+    from taso_py.certificate.laws import Prover
 
 Shapes = Mapping[str, int | Sequence[int]]
 
@@ -33,6 +34,7 @@ class OptionFields(TypedDict, total=False):
     only: Sequence[str]
     disable: Sequence[str]
     allow_bounded: bool
+    allow_overflow: bool
     apply: Apply
     alpha: float
     time_budget_s: float
@@ -73,16 +75,32 @@ def certify(
     optimised: str | Path | onnx.ModelProto,
     certificate: str | Path,
     *,
+    freeze_initializers: bool = False,
+    shapes: Shapes | None = None,
+    inputs: Mapping[str, str | Path] | None = None,
+    seed: int = 0,
     prover: Prover | None = None,
 ) -> Certified:
     """Check that a certificate, which `Result.save_certificate` wrote, leads from `original` to `optimised`.
 
-    Raises CertificateError with the first thing that does not hold. `prover` replaces the prover of the rules.
+    Every rule is judged again, every step replayed, and both models run in ONNX Runtime on inputs as for `optimize`.
+    Raises CertificateError with the first thing that does not hold, UsageError where `freeze_initializers` is not what
+    the certificate was made with. `prover` replaces the judgement of the rules.
     """
     from taso_py.certificate.certify import certify as run
+    from taso_py.certificate.numeric import Inputs
+    from taso_py.files import load_arrays
 
     first, second = (Path(model) if isinstance(model, str) else model for model in (original, optimised))
-    return run(first, second, Path(certificate), prover=prover)
+    arrays = load_arrays({name: Path(file) for name, file in (inputs or {}).items()})
+    return run(
+        first,
+        second,
+        Path(certificate),
+        freeze_initializers=freeze_initializers,
+        inputs=Inputs(_shapes(shapes or {}), arrays, seed),
+        prover=prover,
+    )
 
 
 def options_from(fields: OptionFields) -> Options:

@@ -24,6 +24,10 @@ class UnprovedError(SuperoptError):
     exit_code = 1
 
 
+class DisagreementError(SuperoptError):
+    """A proof and an instance contradict each other: a bug of ours; the rule is refused."""
+
+
 class CertificateError(SuperoptError):
     """A certificate does not lead from the original to the optimised model."""
 
@@ -70,6 +74,10 @@ class SpeedupNotReachedError(SuperoptError):
 
 class TypingError(SuperoptError):
     """An operator cannot be applied to these operands and attributes."""
+
+
+class RankError(TypingError):
+    """An operator is given numbers of axes, or lengths of lists, that it refuses whatever the sizes are."""
 
 
 class WorkerError(SuperoptError):

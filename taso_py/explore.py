@@ -78,7 +78,7 @@ def _start(job: Job, barred: Iterable[str] = ()) -> tuple[Rewriter, View]:
     """The rules but the barred ones, and the original."""
     loaded = job.setting.loaded
     canonical = Canonical.of(job.library.canonical, job.library.cleanup)
-    gone = {name.removesuffix("-reversed") for name in barred}
+    gone = {name for told in barred for name in (told, told.removesuffix("-reversed"))}
     rewriter = Rewriter.of(job.library.search.without(gone), canonical)
     return rewriter, View.of(loaded.model, canonical.expand, loaded.folder.value)
 

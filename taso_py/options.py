@@ -74,6 +74,8 @@ class Options:
     disable: tuple[str, ...] = ()
     allow_bounded: bool = False
     """Also use rules that are proved only up to some size."""
+    allow_overflow: bool = False
+    """Also use rules whose right side overflows float32 at inputs where the left side does not."""
     apply: Apply = "best"
     """"all" applies each matching rule at least once, whatever it costs (conformance tests)."""
     alpha: float = 1.05

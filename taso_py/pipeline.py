@@ -18,6 +18,7 @@ from taso_py.backend.timing import confirm
 from taso_py.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.check.check import Checker
 from taso_py.check.oracle import Limits as CheckLimits
+from taso_py.cost.cache import proofs_path
 from taso_py.errors import OutputError
 from taso_py.explore import explore, log_trace, single_gains
 from taso_py.inspection import inspect
@@ -25,6 +26,7 @@ from taso_py.job import CHECK_SHARE, SEARCH_SHARE, Clock, Job
 from taso_py.options import Options
 from taso_py.outcome import rewritten, unchanged
 from taso_py.progress import Progress
+from taso_py.prove.sites import SiteProofs, extended
 from taso_py.ranking import Ranking, ranked
 from taso_py.result import Result
 from taso_py.rules.library import Library
@@ -106,8 +108,10 @@ def _library(options: Options) -> Library:
     if options.rules:
         from taso_py.prove.verify import proved
 
-        library = replace(library, search=proved(library.search, allow_bounded=options.allow_bounded))
-    return library.usable(options.allow_bounded)
+        bounded, overflow = options.allow_bounded, options.allow_overflow
+        library = replace(library, search=proved(library.search, allow_bounded=bounded, allow_overflow=overflow))
+    sites = SiteProofs(proofs_path())
+    return library.usable(options.allow_bounded, options.allow_overflow).map(lambda rules: extended(rules, sites))
 
 
 def _baseline(worker: Worker, setting: Setting, options: Options) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from taso_py.cost.model import RooflineCost
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.model import Model
 from taso_py.onnx_io.load import Loaded, load
+from taso_py.rules.coverage import DEFINED
 from taso_py.rules.library import load as load_library
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
@@ -39,7 +41,9 @@ def rewriter(rules: str | None = None, *names: str) -> tuple[Rewriter, Canonical
     """A rewriter over rules given as text, or over some (or all) rules of the library."""
     library = load_library()
     canonical = Canonical.of(library.canonical, library.cleanup)
-    search = RuleSet.of(parse_rules(rules)) if rules is not None else library.search
+    # Rules given as text are taken to hold however they are typed.
+    stated = (replace(rule, patterns=DEFINED) for rule in parse_rules(rules)) if rules is not None else library.search
+    search = RuleSet.of(stated)
     return Rewriter.of(search.only(names) if names else search, canonical), canonical
 
 

@@ -214,10 +214,7 @@ LOGIC = [
     Case(Where(), (A, A, A), ("bool", "float", "float")),
     Case(Where(), (ROW, (3, 1), ()), ("bool", "float", "float")),
     Case(Where(), ((2, 1, 1), A, ROW), ("bool", "int64", "int64")),
-    *(
-        Case(Cast(to), (A,), ("float32",))
-        for to in ("float64", "float32", "int32", "int64", "float16", "bool")
-    ),
+    *(Case(Cast(to), (A,), ("float32",)) for to in ("float64", "float32", "int32", "int64", "float16", "bool")),
     *(Case(Cast(to), (A,), ("int64",)) for to in ("float32", "float64", "int32", "bool", "uint8")),
     *(Case(Cast(to), (A,), ("bool",)) for to in ("float32", "int64")),
 ]

@@ -73,9 +73,7 @@ def model_of(instance: Example, opset: int) -> onnx.ModelProto:
     assert writing is not None, f"{instance.operator} cannot be written at opset {opset}"
     node, constants = node_of(writing, output_names(instance.operator))
     inputs = [
-        helper.make_tensor_value_info(
-            input_name(k), helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)), t.dims
-        )
+        helper.make_tensor_value_info(input_name(k), helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)), t.dims)
         for k, t in enumerate(instance.types)
     ]
     graph = helper.make_graph([node], "case", inputs, [onnx.ValueInfoProto(name="y")], initializer=constants)
@@ -94,9 +92,7 @@ def inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, TensorType]:
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
     if not tensor.HasField("shape"):
         return known, TensorType(dtype, None)
-    return known, TensorType(
-        dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
-    )
+    return known, TensorType(dtype, tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim))
 
 
 def run(model: onnx.ModelProto, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -109,9 +105,7 @@ def run_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], output: s
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return np.asarray(session.run([output], dict(feeds))[0])
 
 
@@ -125,9 +119,7 @@ def call_of(
     """The node as a class reads it; ``constants`` are inputs of fixed value, typed in ``types`` as well."""
     values = tuple(constants.get(name) for name in node.input)
     sizes = tuple(
-        tuple(int(i) for i in v.reshape(-1))
-        if v is not None and v.ndim <= 1 and v.dtype.kind in "iu"
-        else None
+        tuple(int(i) for i in v.reshape(-1)) if v is not None and v.ndim <= 1 and v.dtype.kind in "iu" else None
         for v in values
     )
     return OnnxCall(

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from certified import Case, convnet, every_use, optimised, trusting
+from certified import Case, convnet, every_use, optimised, overridable, trusting
 from conftest import RunCli
 from graphs import model, rewriter, view_of
 
 import taso_py
+from scripts.certificates.false_laws import FALSE_LAWS, FalseLaw
 from scripts.networks import mobileone_s0, nasrnn
+from taso_py.backend.pool import WorkerPool
+from taso_py.certificate.certify import certify
+from taso_py.certificate.numeric import Inputs, mixed_feeds
 from taso_py.certificate.record import Trail
+from taso_py.check.facts import read_facts
+from taso_py.check.shapes import resolve_shapes
 from taso_py.cli import main
-from taso_py.errors import CertificateError, OutputError
+from taso_py.errors import CertificateError, OutputError, RuntimeMissingError, UsageError
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
@@ -26,6 +32,7 @@ from taso_py.ops.elementwise import Max, Sum
 from taso_py.ops.layout import Concat, Split
 from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Counterexample, Proved, Refuted, Unknown, Verdict
+from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 from taso_py.search import arity
@@ -42,6 +49,13 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "nasrnn": lambda: nasrnn(steps=2, hidden=16),
     "mobileone": lambda: mobileone_s0(width=0.25, image=32, blocks=(1, 1, 1, 1)),
 }
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    """Workers that several tests share."""
+    with WorkerPool() as lent:
+        yield lent
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +150,15 @@ def test_weights_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_frozen_initializers_are_an_assumption_on_record(tmp_path: Path) -> None:
-    proto = convnet()
-    proto.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [4, 3, 3, 3]))
-    case = optimised(tmp_path, proto, freeze_initializers=True)
+    case = optimised(tmp_path, overridable(), freeze_initializers=True)
     assert case.document()["freeze_initializers"] is True
-    assert case.certify().weights
+    assert case.certify(freeze_initializers=True).weights
+    with pytest.raises(UsageError, match="say so with --freeze-initializers"):
+        case.certify()
     text = case.certificate.read_text().replace('"freeze_initializers": true', '"freeze_initializers": false')
     case.certificate.write_text(text)
+    with pytest.raises(UsageError, match="made without --freeze-initializers: leave it out"):
+        case.certify(freeze_initializers=True)
     with pytest.raises(CertificateError):
         case.certify()
 
@@ -163,11 +179,11 @@ def test_only_a_proof_for_all_sizes_counts(verdict: Verdict, line: str, done: Ca
         taso_py.certify(done.original, done.optimised, done.certificate, prover=lambda rule: verdict)
 
 
-def test_a_proof_counts_for_the_ways_of_broadcasting_that_it_covers(done: Case) -> None:
-    with pytest.raises(CertificateError, match="step 1 of"):
-        taso_py.certify(
-            done.original, done.optimised, done.certificate, prover=lambda rule: Proved(patterns=("another",))
-        )
+def test_a_law_is_proved_again_where_a_proof_covers_other_typings(done: Case) -> None:
+    elsewhere = taso_py.certify(
+        done.original, done.optimised, done.certificate, prover=lambda rule: Proved(patterns=("another",))
+    )
+    assert elsewhere.steps
 
 
 def laws_of_arity() -> list[Rule]:
@@ -238,6 +254,53 @@ def test_certify_json(done: Case, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["holds"] is True
     assert told["same_file"] is True
     assert {"batchnorm-into-conv"} <= {rule["name"] for rule in told["rules"]}
+
+
+@pytest.mark.usefixtures("trusted")
+def test_certify_needs_onnx_runtime(
+    done: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("taso_py.backend.runtime.installed_distributions", list)
+    assert main(["certify", *done.arguments()]) == 5
+    assert capsys.readouterr().err.startswith("superopt: error: ONNX Runtime is not installed: run")
+    with pytest.raises(RuntimeMissingError):
+        done.certify()
+    assert main(["certify", "--help"]) == 0
+    assert "exit code 5" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("trusted")
+def test_what_was_frozen_must_be_said_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = optimised(tmp_path, overridable(), freeze_initializers=True)
+    assert main(["certify", *case.arguments()]) == 2
+    assert "if nobody overrides them, say so with --freeze-initializers" in capsys.readouterr().err
+    assert main(["certify", "--freeze-initializers", *case.arguments()]) == 0
+
+
+def test_inputs_may_be_given(done: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.ones((2, 3, 8, 8), np.float32))
+    assert done.certify(seed=3).inputs == done.certify().inputs
+    with pytest.raises(UsageError, match="x"):
+        done.certify(shapes={"x": (2, 3, 8, 8)})
+    assert main(["certify", "--input", f"x={tmp_path / 'x.npy'}", *done.arguments()]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("law", [law for law in FALSE_LAWS if law.shows], ids=lambda law: law.rule.name)
+def test_models_are_compared_whoever_believes_in_the_rules(law: FalseLaw, pool: WorkerPool, tmp_path: Path) -> None:
+    files = law.case().written(tmp_path)
+    with pytest.raises(CertificateError, match=r"^the models do not agree in ONNX Runtime: output 'z'"):
+        certify(*files, prover=lambda rule: Proved(patterns=DEFINED), pool=pool)
+
+
+def test_zeros_stand_beside_other_numbers() -> None:
+    """So a divisor vanishes in one place while another is read."""
+    text = """agraph (bool[4,4] c, float[4,4] x, float[4,4] y) => (float[4,4] z, float[4,4] s) {
+      q = Div(x, y) d = Div(y, y) s = Add(d, d) z = Where(c, q, x)}"""
+    feeds = mixed_feeds(read_facts(model(text)), resolve_shapes(read_facts(model(text)).inputs, {}), Inputs(), 0)
+    assert feeds["c"].dtype == np.bool_
+    for name in ("x", "y"):
+        assert {0.0, 1.0, -1.0} <= set(feeds[name].ravel().tolist())
 
 
 def test_exit_codes(done: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,8 @@ import pytest
 from certified import Case, convnet, every_use, optimised, weight
 from onnx import numpy_helper
 
+from scripts.certificates.subjects import own_digest
+from taso_py.certificate.elements import Distance, admitted
 from taso_py.errors import CertificateError, ModelError, UsageError
 from taso_py.rules.parser import parse_rule
 
@@ -35,6 +37,21 @@ def shifted(proto: onnx.ModelProto, name: str, ulps: int) -> None:
     bits = numpy_helper.to_array(tensor).copy()
     bits.reshape(-1).view(np.int32)[5 % bits.size] += ulps
     tensor.CopyFrom(numpy_helper.from_array(bits, name))
+
+
+def shifted_all(proto: onnx.ModelProto, name: str) -> None:
+    tensor = weight(proto, name)
+    bits = numpy_helper.to_array(tensor).copy()
+    bits.view(np.int32)[...] += 1
+    tensor.CopyFrom(numpy_helper.from_array(bits, name))
+
+
+def swap_attributes(proto: onnx.ModelProto) -> None:
+    attributes = node(proto, "Conv").attribute
+    attributes.append(onnx.helper.make_attribute("group", 1)) if len(attributes) < 2 else None
+    kept = list(attributes)
+    del attributes[:]
+    attributes.extend(kept[::-1])
 
 
 def swap_edges(proto: onnx.ModelProto) -> None:
@@ -61,6 +78,24 @@ MODEL_CHANGES: dict[str, tuple[Callable[[onnx.ModelProto], Any], str]] = {
         lambda p: node(p, "Conv").attribute[0].ints.__setitem__(0, 0),
         r"^attribute \w+ of node .*\(Conv\) is \[0, 1",
     ),
+    "every element of a computed weight": (
+        lambda p: shifted_all(p, "w/folded"),
+        r"^weight w/folded differs by a unit in the last place in 108 of 108 elements from what .*: 1 may$",
+    ),
+    "an empty input": (
+        lambda p: node(p, "Tanh").input.append(""),
+        r"^input 1 of node z_node \(Tanh\) is '', and the certificate leads to None",
+    ),
+    "an empty output": (lambda p: node(p, "Tanh").output.append(""), r"^node z_node \(Tanh\) is missing"),
+    "a field that ONNX lacks": (
+        lambda p: node(p, "Tanh").MergeFromString(b"\xfa\x3f\x01\x41"),
+        r"^graph.node\[\d\] of the optimised model holds a field that ONNX does not define",
+    ),
+    "a weight's doc string": (
+        lambda p: setattr(weight(p, "kept"), "doc_string", "d"),
+        "^the doc_string of weight kept is 'd'",
+    ),
+    "the order of attributes": (swap_attributes, "^the order of the attributes of node .*Conv"),
     "an attribute added": (
         lambda p: node(p, "Relu").attribute.append(onnx.helper.make_attribute("alpha", 1.0)),
         r"^attribute alpha of node y_node \(Relu\) was added",
@@ -111,6 +146,21 @@ def test_a_computed_weight_may_be_off_by_one_unit_in_the_last_place(done: Case, 
     found = Case(done.original, tmp_path / "changed.onnx", done.certificate).certify()
     assert found.largest_ulp == 1
     assert not found.same_file
+
+
+def test_how_many_elements_may_be_off_grows_with_the_weight() -> None:
+    wanted = np.linspace(1, 2, 250_000, dtype=np.float32)
+    assert [admitted(n) for n in (1, 99_999, 100_000, 250_000)] == [1, 1, 2, 3]
+    for count, refused in ((3, False), (4, True)):
+        found = wanted.copy()
+        found.view(np.int32)[:count] += 1
+        assert (Distance(wanted, found).refused(computed=True) is not None) is refused
+        assert Distance(wanted, found).refused(computed=False) is not None
+
+
+def test_zeros_of_other_signs_count() -> None:
+    wanted, found = np.zeros(9, np.float32), np.negative(np.zeros(9, np.float32))
+    assert "in 9 of 9 elements" in str(Distance(wanted, found).refused(computed=True))
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e38])
@@ -169,6 +219,18 @@ def set_tensor(document: dict[str, Any]) -> None:
     tensors[next(iter(tensors))] = "k"
 
 
+def swap_first_number(step: dict[str, Any]) -> None:
+    """The same number, but not as JSON has it."""
+    names = step["places"][0]["substitution"]["names"]
+    name = next(k for k, v in names.items() if isinstance(v, int))
+    names[name] = float(names[name])
+
+
+def law(text: str) -> dict[str, str]:
+    rule = parse_rule(text)
+    return {"id": rule.id, "name": rule.name, "text": text}
+
+
 DOCUMENT_CHANGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a dropped step": (lambda d: d["steps"].pop(0), "^(step 1 of|input|node|weight|attribute|the )"),
     "a dropped last step": (lambda d: d["steps"].pop(), "^(weight|input|node|attribute|the )"),
@@ -207,9 +269,36 @@ DOCUMENT_CHANGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no law": (lambda d: d["rules"][0].update(text="rule"), "^rule .* of the certificate cannot be read"),
     "two laws": (lambda d: d["rules"][0].update(text=d["rules"][0]["text"] * 2), "has the text of something else"),
     "a weight": (lambda d: d["weights"].clear(), "^weight .* is missing"),
+    "a place twice": (lambda d: first(d)["places"].extend(first(d)["places"]), r"^step 1 of .*: b is replaced twice"),
+    "a look twice": (
+        lambda d: first(d)["looks"].extend(first(d)["looks"]),
+        r"^step 1 of .*: what it looks through is not what its places need",
+    ),
+    "a rule twice": (lambda d: d["rules"].append(d["rules"][0]), "^the certificate states a rule twice"),
+    "rules in another order": (lambda d: d["rules"].reverse(), "^the rules of the certificate stand in another order"),
+    "a rule for nothing": (
+        lambda d: d["rules"].append(law(r"rule involution:\n  Neg(Neg(x))\n  => x\n".replace(r"\n", "\n"))),
+        "^rule involution of the certificate is used by no step",
+    ),
+    "a remark": (
+        lambda d: d["rules"][0].update(text=d["rules"][0]["text"] + "# well\n"),
+        "^rule .* of the certificate is not written as it was",
+    ),
+    "its own sha256": (lambda d: d.update(sha256="0"), "^the certificate was altered after it was written"),
+    "the digest of the result": (
+        lambda d: d["optimised"].update(sha256="0" * 64),
+        "^the certificate was made for another file, sha256 0000",
+    ),
+    "a truth for a number": (
+        lambda d: swap_first_number(first(d)),
+        r"^step 1 of .*: substitution names \w+ is .*, where the graph gives",
+    ),
     "metadata": (lambda d: d["metadata"].update(k="v"), "metadata k is none that a certificate may add"),
     "own metadata": (lambda d: d["metadata"].update({"superopt.version": "9"}), r"^metadata_props\[superopt.version\]"),
 }
+
+
+KEEPING_ITS_DIGEST = {"its own sha256"}
 
 
 @pytest.mark.parametrize("name", DOCUMENT_CHANGES)
@@ -217,6 +306,8 @@ def test_a_changed_certificate_is_refused_with_a_line_that_names_it(name: str, d
     change, line = DOCUMENT_CHANGES[name]
     document = done.document()
     change(document)
+    if name not in KEEPING_ITS_DIGEST:
+        document["sha256"] = own_digest(document)
     (tmp_path / "changed.json").write_text(json.dumps(document))
     with pytest.raises(CertificateError, match=line) as error:
         Case(done.original, done.optimised, tmp_path / "changed.json").certify()
@@ -225,7 +316,15 @@ def test_a_changed_certificate_is_refused_with_a_line_that_names_it(name: str, d
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "nonsense", '{"schema": "superopt.certificate/1"}', '{"schema": "superopt.certificate/9"}'],
+    [
+        "",
+        "{}",
+        "[]",
+        "nonsense",
+        '{"schema": "superopt.certificate/2"}',
+        '{"schema": "superopt.certificate/9"}',
+        "[NaN]",
+    ],
 )
 def test_what_is_no_certificate_is_a_usage_error(text: str, done: Case, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(text)
@@ -242,6 +341,19 @@ def test_a_certificate_of_another_shape_is_a_usage_error(path: str, done: Case, 
     (tmp_path / "c.json").write_text(json.dumps(document))
     with pytest.raises(UsageError, match=rf"{path} is missing or no "):
         Case(done.original, done.optimised, tmp_path / "c.json").certify()
+
+
+def test_a_certificate_says_everything_once_and_nothing_else(done: Case, tmp_path: Path) -> None:
+    text = done.certificate.read_text()
+    for changed, line in (
+        (text.replace('"weights": {', '"weights": {}, "weights": {', 1), "'weights' stands in it twice"),
+        (text.replace('"weights": {', '"more": {}, "weights": {', 1), "more is no field of a certificate"),
+        (text.replace('"looks": [', '"more": 0, "looks": [', 1), "more is no field of a certificate"),
+    ):
+        assert changed != text
+        (tmp_path / "c.json").write_text(changed)
+        with pytest.raises(UsageError, match=line):
+            Case(done.original, done.optimised, tmp_path / "c.json").certify()
 
 
 def test_models_that_cannot_be_read(done: Case, tmp_path: Path) -> None:

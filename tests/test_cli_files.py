@@ -40,9 +40,7 @@ def test_a_written_file_has_the_usual_permissions(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-@pytest.mark.parametrize(
-    "failure", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError()]
-)
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError()])
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, failure: BaseException) -> None:
     target = tmp_path / "a.onnx"
     target.write_bytes(b"old")
@@ -203,9 +201,7 @@ def test_external_locations_are_found_in_attributes_and_subgraphs(tmp_path: Path
     assert external_locations(tmp_path / "model.onnx") == {"inner.bin"}
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("none", "does not exist"), (".", "directory"), ("empty", "empty")]
-)
+@pytest.mark.parametrize(("name", "reason"), [("none", "does not exist"), (".", "directory"), ("empty", "empty")])
 def test_a_model_must_be_a_file_with_something_in_it(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(ModelError, match=reason):

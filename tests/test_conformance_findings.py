@@ -75,7 +75,7 @@ def test_what_an_expansion_needs_stays_known_when_the_table_drops_it() -> None:
     view = view_of(loaded, canonical)
     y, w = loaded.ids["y"], loaded.ids["w"]
     (sum_,) = (e for e in view.expansions(y) if e.rule == "subtract-constant")
-    (negated, negation), = sum_.inner
+    ((negated, negation),) = sum_.inner
     real = view.after(view.model.rebind({y: sum_.root, negated: negation}))
     assert negated in real.model.nodes
     back = dict(real.model.nodes) | {y: Node(view.model.nodes[y].operator, view.model.nodes[y].inputs)}

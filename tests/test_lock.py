@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from judging import DOUBLE, FALSE, always, full_record, never, refuted_record
 
 import taso_py
@@ -20,11 +19,12 @@ from taso_py.prove.verify import Judgement, proved, record
 from taso_py.rules import lock as locks
 from taso_py.rules.library import load, load_file
 from taso_py.rules.location import rules_directory
-from taso_py.rules.lock import Finding, Lock, admitted, expected, key_of, load_lock, sources_digest, usable
+from taso_py.rules.lock import Finding, Lock, admitted, expected, key_of, load_lock, usable
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule, RuleSet
 
 # ---- the lock ----------------------------------------------------------------------------------------------------
+
 
 def test_a_lock_reads_back_what_it_wrote(tmp_path: Path) -> None:
     rule, law = parse_rule(DOUBLE), parse_rule(FALSE)
@@ -48,46 +48,120 @@ def test_lines_have_an_order_of_their_own_and_go_with_their_rules() -> None:
     assert lock.updated([], [law], "5.4").record(law) == full_record()
 
 
-def test_a_record_holds_for_one_law_one_z3_and_one_set_of_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_holds_for_one_law_and_one_set_of_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = parse_rule(DOUBLE)
     lock = Lock().updated([(rule, full_record())], [rule], "5.4")
     assert lock.record(parse_rule(DOUBLE.replace("double", "twice"))) == full_record()
+    assert lock.record(parse_rule(DOUBLE.replace("x", "exp"))) == full_record()
     assert lock.record(parse_rule(DOUBLE.replace("2", "3"))) is None
-    assert key_of(rule, "5.4") != key_of(rule, "5.5")
     monkeypatch.setattr(locks, "sources_digest", lambda: "other sources")
     key_of.cache_clear()
     assert lock.record(rule) is None
     key_of.cache_clear()
 
 
+def test_another_z3_keeps_the_proofs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, law = parse_rule(DOUBLE), parse_rule(FALSE)
+    lock = Lock().updated([(rule, full_record()), (law, refuted_record())], [rule, law], "5.4")
+    lock.write(tmp_path / "a.lock")
+    monkeypatch.setattr(locks, "installed_z3", lambda: "9.0")
+    assert load_lock(tmp_path / "a.lock").record(rule) == full_record()
+    mixed = lock.updated([(law, refuted_record())], [rule, law], "9.0")
+    assert (mixed.z3, mixed.record(rule)) == ("5.4, 9.0", full_record())
+    assert mixed.updated([], [rule, law], "9.1").z3 == "5.4, 9.0"
+    own = [(r, mixed.record(r)) for r in (rule, law)]
+    assert mixed.updated(own, [rule, law], "9.1") == mixed
+    assert mixed.updated([(rule, full_record()), (law, refuted_record())], [rule, law], "9.0").z3 == "9.0"
+
+
+def written(path: Path) -> list[str]:
+    """The lines of a lock of two laws, which stands in ``path``."""
+    rule, law = parse_rule(DOUBLE), parse_rule(FALSE)
+    Lock().updated([(rule, full_record()), (law, refuted_record())], [rule, law], "5.4").write(path)
+    return path.read_text().splitlines()
+
+
+def changed(line: str, **fields: Any) -> str:
+    return json.dumps({**json.loads(line), **fields}, ensure_ascii=False)
+
+
 @pytest.mark.parametrize(
-    ("file", "counts"),
+    ("change", "message"),
     [
-        ("ops/elementwise.py", True),
-        ("prove/verdict.py", True),
-        ("graph/sizes.py", True),
-        ("rules/unify.py", True),
-        ("prove/verify.py", False),
-        ("search/matcher.py", False),
-        ("rules/printer.py", False),
+        (lambda h, a, b: [h, a, b, "<<<<<<< HEAD"], r"4:1: is no proof record"),
+        (lambda h, a, b: [h, a, b, "[1]"], r"4:1: is no proof record \(not an object\)"),
+        (lambda h, a, b: [h, a, b, "{}"], r"4:1: is no proof record \('name'\)"),
+        (lambda h, a, b: ["<<<<<<< HEAD", h, a, b], r"1:1: is no proof record"),
+        (lambda h, a, b: [changed(h, schema="superopt.proofs/9"), a, b], r"1:1: has the schema 'superopt\.proofs/9'"),
+        (lambda h, a, b: ["{}", a, b], r"1:1: has the schema None"),
+        (lambda h, a, b: [h, a, b, changed(b, name="other", key="0")], r"1:1: a line was added, changed or lost"),
+        (lambda h, a, b: [h, a, changed(b, verdict="proved")], r"1:1: a line was added, changed or lost"),
+        (lambda h, a, b: [h, a], r"1:1: a line was added, changed or lost"),
+        (lambda h, a, b: [h, b, a], r"1:1: a line was added, changed or lost"),
+        (lambda h, a, b: [h, a, b, ""], r"4:1: is no proof record"),
+        (lambda h, a, b: [h, a, b, a], r"4:1: <text> double is on record already in line 2"),
+        (lambda h, a, b: [h, a, b, changed(a, key="0")], r"4:1: <text> double is on record already in line 2"),
+        (lambda h, a, b: [h, a, b, changed(b, name="c", verdict="proved")], r"4:1: c contradicts line 3, which has"),
+        (lambda h, a, b: [h, a, b, changed(a, name="c", limit=3)], r"4:1: c contradicts line 2, which has"),
     ],
 )
-def test_changed_sources_make_proofs_stale(file: str, counts: bool, tmp_path: Path) -> None:
-    package = tmp_path / "taso_py"
-    shutil.copytree(ROOT / "taso_py", package, ignore=shutil.ignore_patterns("__pycache__"))
-    before = sources_digest(package)
-    (package / file).write_text((package / file).read_text() + "\n# changed\n")
-    sources_digest.cache_clear()
-    assert (sources_digest(package) != before) == counts
-
-
-def test_a_lock_that_cannot_be_read_names_the_line(tmp_path: Path) -> None:
+def test_a_lock_changed_by_other_hands_is_an_error(
+    change: Callable[[str, str, str], list[str]], message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "a.lock"
-    rule = parse_rule(DOUBLE)
-    path.write_text(Lock().updated([(rule, full_record())], [rule], "5.4").text() + "<<<<<<< HEAD\n")
-    with pytest.raises(RuleError, match=r"a\.lock:3:1: is no proof record"):
+    path.write_text("\n".join(change(*written(path))) + "\n")
+    with pytest.raises(RuleError, match=r"a\.lock:" + message) as caught:
         load_lock(path)
-    assert load_lock(tmp_path / "none.lock") == Lock()
+    assert str(caught.value).count("\n") == 0
+    assert str(caught.value).endswith("run `superopt verify --update`")
+
+
+def test_an_empty_lock_is_an_error_and_none_proves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    assert load_lock(path) == Lock()
+    path.write_text("")
+    with pytest.raises(RuleError, match=r"a\.lock:1:1: is no proof record"):
+        load_lock(path)
+
+
+def test_the_ends_of_lines_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    lines = written(path)
+    path.write_bytes("\r\n".join([*lines, ""]).encode())
+    assert load_lock(path).record(parse_rule(DOUBLE)) == full_record()
+
+
+def test_an_older_lock_proves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    _, *lines = written(path)
+    path.write_text("\n".join([json.dumps({"schema": "superopt.proofs/1", "z3": "5.4"}), *lines]) + "\n")
+    assert load_lock(path) == Lock()
+
+
+def test_a_law_under_two_names_has_a_record_in_the_words_of_each(tmp_path: Path) -> None:
+    rule, twin = parse_rule(DOUBLE), parse_rule("rule twin: Add(y, y) => Mul(y, 2)\n")
+    here, there = (replace(full_record(), witness=w) for w in ("x[2]", "y[2]"))
+    lock = Lock().updated([(rule, here), (twin, there)], [rule, twin], "5.4")
+    lock.write(tmp_path / "a.lock")
+    for found in (lock, load_lock(tmp_path / "a.lock")):
+        assert (found.record(rule), found.record(twin)) == (here, there)
+        assert found.record(parse_rule("rule other: Add(z, z) => Mul(z, 2)\n")) == here
+
+
+def test_a_rule_that_is_renamed_or_moved_keeps_its_record() -> None:
+    rule = parse_rule(DOUBLE)
+    lock = Lock().updated([(rule, full_record())], [rule], "5.4")
+    twin = replace(rule, name="twice", file="other.rules")
+    moved = lock.updated([(twin, lock.record(twin))], [twin], "9.0")
+    assert [e.place for e in moved.entries] == [("other.rules", "twice")]
+    assert (moved.record(twin), moved.z3) == (full_record(), "5.4")
+
+
+def test_records_that_contradict_each_other_are_not_kept() -> None:
+    rule, twin, law = parse_rule(DOUBLE), parse_rule("rule twin: Add(y, y) => Mul(y, 2)\n"), parse_rule(FALSE)
+    lock = Lock().updated([(rule, full_record()), (law, refuted_record())], [rule, law], "5.4")
+    torn = lock.updated([(twin, refuted_record())], [rule, twin, law], "5.4")
+    assert [torn.record(r) for r in (rule, twin, law)] == [None, None, refuted_record()]
 
 
 def test_rules_have_the_status_on_record() -> None:

@@ -93,12 +93,8 @@ def test_shapes_and_values_agree_with_onnx(case: Case) -> None:
         assert instance.operator.infer(*instance.types) == model_type, f"opset {opset}"
         assert expected.shape == actual.shape
         if actual.dtype.kind == "f":
-            tolerance = max(
-                TOLERANCES[t.dtype] for t in (*instance.types, model_type) if t.dtype in TOLERANCES
-            )
-            np.testing.assert_allclose(
-                actual, expected, rtol=tolerance, atol=tolerance, err_msg=f"opset {opset}"
-            )
+            tolerance = max(TOLERANCES[t.dtype] for t in (*instance.types, model_type) if t.dtype in TOLERANCES)
+            np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance, err_msg=f"opset {opset}")
         else:
             np.testing.assert_array_equal(actual, expected.astype(actual.dtype), err_msg=f"opset {opset}")
 
@@ -116,9 +112,7 @@ def _both(case: Case, opset: int) -> tuple[Example, np.ndarray, np.ndarray]:
         else:
             own = instance.operator.infer(*instance.types)
             # ONNX says nothing about a transposed scalar; the runtime's shape is compared in any case.
-            assert own == type_ or (not type_.known and own.rank == 0), (
-                f"ONNX infers {type_} at opset {opset}"
-            )
+            assert own == type_ or (not type_.known and own.rank == 0), f"ONNX infers {type_} at opset {opset}"
             return instance, actual, evaluate(instance.operator, instance.arrays, instance.types)
     raise AssertionError("unreachable")
 

@@ -52,9 +52,7 @@ def test_the_wheel_holds_the_package_and_the_rules(wheel: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     kinds = (".py", ".lark", ".typed")
     source = wheel.parent / "source"
-    package = {
-        str(path.relative_to(source)) for path in (source / "taso_py").rglob("*") if path.suffix in kinds
-    }
+    package = {str(path.relative_to(source)) for path in (source / "taso_py").rglob("*") if path.suffix in kinds}
     rules = {f"taso_py/_rules/{path.name}" for path in (source / "rules").glob("*.rules")}
     assert package <= held
     assert rules
@@ -75,9 +73,7 @@ def test_the_metadata_says_what_the_project_declares(wheel: Path) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == set(declared["optional-dependencies"])
     assert not [line for line in required if "onnxruntime" in line and "extra ==" not in line]
     assert not [
-        line
-        for line in required
-        if line.startswith(("torch", "timm")) and "'bench'" not in line.replace('"', "'")
+        line for line in required if line.startswith(("torch", "timm")) and "'bench'" not in line.replace('"', "'")
     ]
     assert {"LICENSE", "NOTICE"} <= {Path(name).name for name in names if ".dist-info/" in name}
 

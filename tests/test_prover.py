@@ -40,8 +40,6 @@ def test_a_false_law_is_not_proved_for_all_sizes(law: Rule) -> None:
     assert not isinstance(verdict, Proved) or verdict.limit is not None
 
 
-
-
 def taken(table: list[int]) -> str:
     """Rows of w in another order."""
     return f"Gather(w, axis=0, indices={table}, indices_shape=[{len(table)}])"

@@ -28,6 +28,7 @@ from taso_py.onnx_io.fragment import fragment
 from taso_py.ops.elementwise import Neg
 from taso_py.ops.numeric import evaluate
 from taso_py.rules.build import Builder
+from taso_py.rules.coverage import DEFINED
 from taso_py.rules.instances import Instance
 from taso_py.rules.library import load, load_file
 from taso_py.rules.location import rules_directory
@@ -68,7 +69,7 @@ def matches_of(instance: Instance, roots: Sequence[int] = ()) -> tuple[View, lis
     """The matches of the rule at exactly the instance's outputs, in a table that holds its left side alone."""
     model = instance.model(roots or instance.left, OPSET)
     view = View.of(model, lambda view, value, node: (), constant_reader(instance))
-    found = matcher(instance.rule).matches_at(view, instance.left[0])
+    found = matcher(replace(instance.rule, patterns=DEFINED)).matches_at(view, instance.left[0])
     return view, [m for m in found if m.outputs == instance.left]
 
 

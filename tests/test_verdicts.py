@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,22 @@ from judging import DOUBLE, FALSE, REFUTED, always, moody, never, strict
 from taso_py.prove import crew
 from taso_py.prove.refute import refute, replayed
 from taso_py.prove.replay import Gap, Replay, gap
-from taso_py.prove.verdict import Proved, Refuted, Unknown
-from taso_py.prove.verify import VACUOUS, judge
+from taso_py.prove.trials.vacuity import contradictory
+from taso_py.prove.verdict import Disagreement, Proved, Reason, Refuted, Unknown
+from taso_py.prove.verify import VACUOUS, judge, record, report
 from taso_py.prove.witness import free_sizes, survey, witness
 from taso_py.rules.library import load
 from taso_py.rules.parser import parse_rule
+
+TRUE_PATTERNS = (
+    "1 / (1 + Exp(Neg(x))) => Sigmoid(x)",
+    "Log(1 + Exp(x)) => Softplus(x)",
+    "let d = x - ReduceMean(x, axes=[-1], keepdims=1) in"
+    " d / Sqrt(ReduceMean(d * d, axes=[-1], keepdims=1) + 0.5) * s + b"
+    " => LayerNormalization(x, s, b, axis=-1, epsilon=0.5) for x[*m, n], s[n], b[n]",
+    "x * Sigmoid(x * 1.5) + 0 => x / (1 + Exp(x * -1.5))",
+)
+"""Laws with literals, which enlarge what they meet where their shape is larger: those are no instances."""
 
 # ---- refutations -------------------------------------------------------------------------------------------------
 
@@ -116,8 +128,48 @@ def test_a_witness_respects_what_the_conditions_force(replay: Replay) -> None:
 
 def test_a_law_without_instances_is_vacuous(replay: Replay) -> None:
     law = parse_rule("rule nothing: Neg(Neg(x)) => x for x[n] when n < 0")
-    assert survey(law, replay, draws=4).vacuous
-    assert judge(law, prover=always, replay=replay).verdict == Unknown(VACUOUS)
+    assert survey(law, replay, draws=4).undrawn
+    assert judge(law, prover=always, replay=replay).verdict == Unknown(VACUOUS, Reason.CONTRADICTORY)
+    assert judge(law, prover=never, replay=replay).verdict == Unknown(VACUOUS, Reason.CONTRADICTORY)
+
+
+def test_a_law_of_which_none_was_drawn_is_not_called_vacuous(replay: Replay) -> None:
+    law = parse_rule("rule large: Neg(Neg(x)) => x for x[n] when n == 100 * m, m >= 1 choose m in [2]")
+    assert not contradictory(law)
+    found = judge(
+        parse_rule("rule far: Neg(Neg(x)) => x for x[n] when n >= 1000"), prover=always, replay=replay
+    ).verdict
+    assert isinstance(found, Unknown)
+    assert found.reason is Reason.UNDRAWN
+    assert "attempts" in found.why
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Neg(Neg(x)) => x for x[m, n] when m < n, n < m", True),
+        ("Neg(Neg(x)) => x for x[m, n] when m <= n, n <= m", False),
+        ("Neg(Neg(x)) => x for x[n] when n % 2 == 1, n % 4 == 0", True),
+        ("Neg(Neg(x)) => x for x[n] when n % 2 == 1, n % 4 == 3", False),
+        ("Slice(x, axes=[0], starts=[s], ends=[e], steps=[1]) => x for x[n] when e > n", True),
+        ("Slice(x, axes=[0], starts=[s], ends=[e], steps=[1]) => x for x[n] when e >= n", False),
+        ("LeakyRelu(x, alpha=a) => x when a > 0, a < 1", False),
+        ("Clip(x, min=a, max=b) => x when a > 0, 2 * a < 1", False),
+        ("Transpose(x, perm=p) => x for x[m, n] when at(p, 0) + at(p, 1) > 1", True),
+        ("Transpose(x, perm=p) => x for x[m, n] when at(p, 0) > at(p, 1)", False),
+        ("MaxPool(x, kernel_shape=[k]) => x for x[n, c, l] when k > l", True),
+        ("MaxPool(x, kernel_shape=[k], pads=[1, 1]) => x for x[n, c, l] when k > l", False),
+        ("MaxPool(x, kernel_shape=[k], dilations=[d]) => x for x[n, c, l] when k < l, d < 1", False),
+    ],
+)
+def test_contradictory_conditions_are_shown(text: str, shown: bool) -> None:
+    assert contradictory(parse_rule(f"rule r: {text}")) is shown
+
+
+@pytest.mark.parametrize("text", TRUE_PATTERNS)
+def test_true_patterns_are_not_refuted(text: str, replay: Replay) -> None:
+    law = parse_rule(f"rule pattern: {text}")
+    assert judge(law, prover=never, replay=replay).verdict == never(law)
 
 
 # ---- judgements --------------------------------------------------------------------------------------------------
@@ -146,8 +198,28 @@ def test_the_class_of_a_rule(text: str, kind: str, bitwise: bool, specials: str,
 
 def test_a_counterexample_beats_a_proof(replay: Replay) -> None:
     found = judge(parse_rule(FALSE), prover=always, replay=replay)
-    assert isinstance(found.verdict, Refuted)
+    assert isinstance(found.verdict, Disagreement)
+    assert found.verdict.proof == always(parse_rule(FALSE))
     assert found.kind is None
+    assert not np.array_equal(found.verdict.counterexample.left, found.verdict.counterexample.right)
+    told = json.loads(report(parse_rule(FALSE), found.verdict))
+    assert told["rule"].startswith("rule wrong")
+    assert told["left"]["values"] != told["right"]["values"]
+    assert record(found).verdict == "unknown"
+
+
+def test_only_an_instance_that_the_claim_includes_contradicts(replay: Replay) -> None:
+    law = parse_rule("rule shape: Unsqueeze(Relu(x), axes=[0]) => Relu(x) for x[n]")
+    found = judge(law, prover=always, replay=replay).verdict
+    assert isinstance(found, Unknown)
+    assert found.reason is Reason.UNDRAWN
+
+
+def test_what_few_usual_instances_show_is_refuted(replay: Replay) -> None:
+    law = parse_rule("rule stealth: Abs(a + Relu(y - 100)) * Abs(a + Relu(y - 100)) => a * a for a[*s], y[*s]")
+    found = judge(law, prover=never, replay=replay).verdict
+    assert isinstance(found, Refuted)
+    assert (found.counterexample.inputs["y"] > 100).any()
 
 
 def test_an_open_law_is_unknown_for_the_provers_reason(replay: Replay) -> None:
@@ -171,7 +243,7 @@ def test_a_crew_judges_in_other_processes() -> None:
     rules = [parse_rule(DOUBLE), parse_rule(FALSE)]
     found = dict(crew.judged(rules, jobs=2, prover=always))
     assert isinstance(found[rules[0]].verdict, Proved)
-    assert isinstance(found[rules[1]].verdict, Refuted)
+    assert isinstance(found[rules[1]].verdict, Disagreement)
 
 
 def test_a_lost_process_costs_its_rule() -> None:

@@ -17,8 +17,9 @@ from judging import DOUBLE, FALSE, REFUTED, full_record, refuted_record
 
 from taso_py.cli import main
 from taso_py.prove import crew
-from taso_py.prove.verdict import Counterexample, Proved, Refuted, Unknown
+from taso_py.prove.verdict import Counterexample, Disagreement, Proved, Reason, Refuted, Unknown
 from taso_py.prove.verify import VACUOUS, Judgement, record
+from taso_py.rules import lock as locks
 from taso_py.rules.library import load, load_file
 from taso_py.rules.location import rules_directory
 from taso_py.rules.lock import Finding, Lock, load_lock
@@ -103,6 +104,118 @@ def test_what_is_on_record_is_not_proved_again(
     assert load().all().named(names[0]).status == "proved"
 
 
+def test_another_z3_proves_nothing_again(
+    verdicts: Callable[..., list[str]], lock_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(rules_directory() / "cleanup.rules")
+    asked = verdicts()
+    assert main(["verify", path, "--update"]) == 0
+    before, count = lock_file.read_text(), len(asked)
+    monkeypatch.setattr(locks, "installed_z3", lambda: "99.0")
+    assert main(["verify", path, "--update"]) == 0
+    assert len(asked) == count
+    assert lock_file.read_text() == before
+
+
+def test_a_damaged_lock_is_an_error_until_it_is_made_again(
+    verdicts: Callable[..., list[str]], lock_file: Path, capsys: Any
+) -> None:
+    path = str(rules_directory() / "cleanup.rules")
+    asked = verdicts()
+    assert main(["verify", path, "--update"]) == 0
+    good = lock_file.read_text()
+    lines = good.splitlines()
+    own = json.dumps({**json.loads(lines[1]), "name": "own", "key": "0"})
+    lock_file.write_text("\n".join([*lines, own]) + "\n")
+    asked.clear()
+    for arguments in (["verify", path], ["verify", path, "--anew"], ["rules", "list"]):
+        capsys.readouterr()
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert "proofs.lock:1:1: a line was added, changed or lost" in error
+        assert "superopt verify --update" in error
+        assert error.count("\n") == 1
+    assert asked == []
+    assert main(["verify", path, "--update"]) == 0
+    assert len(asked) == len(lines) - 1
+    assert lock_file.read_text() == good
+
+
+@pytest.fixture
+def small_library(tmp_path: Path, lock_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library of one file of two laws, on record as proved for all sizes."""
+    home = tmp_path / "library"
+    home.mkdir()
+    (home / "small.rules").write_text(DOUBLE + "rule idle: Neg(Neg(x)) => x\n")
+    monkeypatch.setattr("taso_py.rules.location.rules_directory", lambda: home)
+    return home / "small.rules"
+
+
+def test_anew_agrees_with_the_record(
+    verdicts: Callable[..., list[str]], small_library: Path, lock_file: Path, capsys: Any
+) -> None:
+    asked = verdicts()
+    assert main(["verify", "--update"]) == 0
+    before = lock_file.read_text()
+    assert main(["verify", "--anew"]) == 0
+    assert asked == ["double", "idle"] * 2
+    assert "2 rules, all as expected" in (out := capsys.readouterr().out)
+    assert out.rstrip().endswith("(0 not as on record)")
+    assert main(["verify", "--anew", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["differences"] == []
+    assert lock_file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("made", "parts"),
+    [
+        (Proved(limit=4, method="belief"), ["limit"]),
+        (Proved(ranks=3, method="belief", patterns=(">",)), ["ranks", "patterns"]),
+        (Proved(method="belief", facts=("faith",)), ["facts"]),
+    ],
+)
+def test_anew_finds_what_the_record_claims_otherwise(
+    made: Proved,
+    parts: list[str],
+    verdicts: Callable[..., list[str]],
+    small_library: Path,
+    lock_file: Path,
+    capsys: Any,
+) -> None:
+    verdicts()
+    assert main(["verify", "--update"]) == 0
+    before = lock_file.read_text()
+    verdicts(idle=Judgement(made, "x[2]"))
+    capsys.readouterr()
+    assert main(["verify", "--anew", "--json"]) == 1
+    out, error = capsys.readouterr()
+    (found,) = json.loads(out)["differences"]
+    assert (found["file"], found["name"], found["parts"]) == ("small.rules", "idle", parts)
+    assert error.splitlines()[-1] == "superopt: error: not as on record (1): idle"
+    assert main(["verify", "--anew"]) == 1
+    assert f"on record, but ({', '.join(parts)}) proved for" in capsys.readouterr().out
+    assert lock_file.read_text() == before
+
+
+def test_anew_finds_laws_without_a_record_and_records_without_a_law(
+    verdicts: Callable[..., list[str]], small_library: Path, capsys: Any
+) -> None:
+    verdicts()
+    assert main(["verify", "--update"]) == 0
+    small_library.write_text(DOUBLE + "rule negative: Neg(x) => Mul(x, 3)\n")
+    capsys.readouterr()
+    assert main(["verify", "--anew"]) == 1
+    out = capsys.readouterr().out
+    assert "small.rules negative: nothing is on record, but proved for all sizes" in out
+    assert "small.rules idle: proved for all sizes: belief, 0 cases is on record, but the rule is not there" in out
+    assert main(["verify", "--anew", "--only", "double"]) == 0
+
+
+def test_anew_and_update_exclude_each_other(small_library: Path, capsys: Any) -> None:
+    assert main(["verify", "--anew", "--update"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
 def test_an_interrupt_keeps_what_is_done(lock_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(rules: Sequence[Rule], **_: Any) -> Iterator[tuple[Rule, Judgement]]:
         yield rules[0], Judgement(Proved(method="belief"))
@@ -129,7 +242,7 @@ from taso_py.rules.location import rules_directory
 path = Path({str(tmp_path / "a.lock")!r})
 rules = [r for p in sorted(rules_directory().glob("*.rules")) for r in load_file(p)]
 why = {{v: lock.Record(v) for v in ("unknown", "refuted")}}
-why["vacuous"] = lock.Record("unknown", "vacuous: nothing")
+why["vacuous"] = lock.Record("unknown", "vacuous: nothing", reason="contradictory")
 made = [(r, why.get(lock.expected(r), lock.Record("proved", method="belief"))) for r in rules]
 lock.Lock().updated(made, rules, lock.installed_z3()).write(path)
 lock.lock_path = lambda: path
@@ -143,6 +256,27 @@ print(code, time.process_time() - start, "z3" in sys.modules, "onnx" in sys.modu
     code, seconds, z3, onnx = done.stdout.splitlines()[-1].split()
     assert (code, z3, onnx) == ("0", "False", "False"), done.stderr
     assert float(seconds) < 2.0
+
+
+def test_a_disagreement_is_saved_and_the_rest_is_judged(
+    verdicts: Callable[..., list[str]], own_rules: Path, lock_file: Path, capsys: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    own_rules.write_text(FALSE + DOUBLE)
+    left = np.array([0.5], np.float32)
+    against = Disagreement(Proved(method="belief"), Counterexample({"n": 1}, {"x": left}, left, left + 1), "values")
+    asked = verdicts(wrong=Judgement(against))
+    assert main(["verify", str(own_rules)]) == 70
+    out, error = capsys.readouterr()
+    assert asked == ["wrong", "double"]
+    assert "wrong should be proved" in out
+    (saved,) = tmp_path.glob("superopt-disagreement-*.json")
+    assert saved.name in error
+    told = json.loads(saved.read_text())
+    assert (told["left"]["values"], told["right"]["values"]) == ([0.5], [1.5])
+    assert told["inputs"]["x"] == {"type": "float32", "shape": [1], "values": [0.5]}
+    assert told["proof"]["method"] == "belief"
 
 
 # ---- superopt rules --------------------------------------------------------------------------------------------------
@@ -175,5 +309,5 @@ def test_a_finding_compares_with_what_is_expected() -> None:
     assert Finding(law, refuted_record()).as_expected
     assert not Finding(law, full_record()).as_expected
     vacuous = replace(law, name="vacuous-a")
-    assert Finding(vacuous, record(Judgement(Unknown(VACUOUS)))).as_expected
+    assert Finding(vacuous, record(Judgement(Unknown(VACUOUS, Reason.CONTRADICTORY)))).as_expected
     assert not Finding(vacuous, record(Judgement(Unknown("not proved equal")))).as_expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ _JUDGE_LIMIT = 900.0
 _JUDGE = "scripts.mutation.jobs:judge_mutants"
 _JUDGE_TEXTS = "scripts.mutation.jobs:judge_texts"
 _PROVE = "scripts.mutation.jobs:prove"
+_DRAW = "scripts.mutation.jobs:drawn"
+_SITED = "scripts.mutation.jobs:proved_at_sites"
 _MAKE = "scripts.mutation.jobs:make_equations"
 _TEXTS_AT_ONCE = 10
 _EQUATIONS_AT_ONCE = 12
@@ -55,6 +57,40 @@ def judge(store: Store, entries: Sequence[Entry], setting: Setting, *, mutants: 
             continue
         for e, finding in zip(groups[outcome.key], outcome.value, strict=True):
             store.put(e, "oracle", merged(e.oracle, finding) if deep else finding)
+
+
+def mutants(store: Store, names: Sequence[str], count: int, seed: int, setting: Setting) -> list[Entry]:
+    """About ``count`` well typed mutants, as many of every law as of any other."""
+    each = -(-count // max(len(names), 1))
+    tasks = [Task(name, _DRAW, (name, each, seed), _JUDGE_LIMIT) for name in names]
+    found: dict[str, Entry] = {}
+    for outcome in _shown(tasks, "laws", setting):
+        if outcome.failure:
+            _say(setting, f"mutants of {outcome.key}: {outcome.failure}")
+        for raw in outcome.value or ():
+            found[raw["id"]] = store.entry(raw["id"], raw["law"], raw["kind"], raw["text"])
+    return sorted(found.values(), key=lambda e: e.id)[:count]
+
+
+def audit(store: Store, entries: Sequence[Entry], setting: Setting, more: Collection[str] = ()) -> None:
+    """Proves first, and judges thoroughly what is proved, and the entries of ``more`` by their ids.
+
+    What is false elsewhere than where the proof speaks is proved again there, as a match would have it.
+    """
+    prove(store, entries, setting)
+    claimed = [e for e in entries if e.proved or e.id in more]
+    judge(store, claimed, setting, mutants=False)
+    deeper = [e for e in claimed if e.oracle and e.oracle["seeds"] == 1 and not e.alarm]
+    judge(store, deeper, setting, mutants=False, deep=True)
+    elsewhere = {e.id: e for e in claimed if e.proved and not e.alarm and e.row == "different"}
+    tasks = [
+        Task(e.id, _SITED, (e.text, e.oracle["differences"]), _JUDGE_LIMIT)
+        for e in elsewhere.values()
+        if "sited" not in e.proof
+    ]
+    for outcome in _shown(tasks, "sites", setting):
+        entry = elsewhere[outcome.key]
+        store.put(entry, "proof", {**entry.proof, "sited": outcome.value or ""})
 
 
 def equations(store: Store, seed: int, count: int, setting: Setting) -> list[Entry]:

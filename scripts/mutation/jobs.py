@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from scripts.mutation.equations import changes, true_equation
-from scripts.mutation.mutants import Mutant, laws, mutants_of
+from scripts.mutation.judgement import Against, site_of_plain
+from scripts.mutation.mutants import Mutant, laws, mutants_of, well_typed
 from scripts.mutation.oracle import Case, judged
 from scripts.mutation.workers import called
+from taso_py.prove.prover import prove_all_sizes, prove_at
+from taso_py.prove.sites import STEPS
+from taso_py.prove.verdict import Proved, Unknown
+from taso_py.rules.alpha import normal_law
+from taso_py.rules.coverage import covered
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
 PROVER = "taso_py.prove.prover:prove"
+QUICK = "scripts.mutation.jobs:quick"
+_QUICK_STEPS = 20_000
+"""Steps of a quick proof: a few seconds."""
+_SITES = 12
+"""Instances of one law at which it is proved anew."""
 _CHANGES = 4
 """Changes of an equation that are tried until one is false."""
 DEEP = (1, 2, 3)
@@ -30,6 +41,33 @@ def _laws() -> dict[str, Rule]:
 @lru_cache(maxsize=4)
 def _mutants(law: str) -> dict[str, Mutant]:
     return {m.id: m for m in mutants_of(_laws()[law])}
+
+
+def quick(rule: Rule) -> Proved | Unknown:
+    """The prover without its bounded proofs and with few steps."""
+    return prove_all_sizes(rule, _QUICK_STEPS)
+
+
+def drawn(law: str, count: int, seed: int) -> list[dict[str, Any]]:
+    """Well typed mutants of a law as plain data."""
+    found = well_typed(_laws()[law], count, seed)
+    return [{"id": m.id, "law": law, "kind": m.kind, "text": m.text()} for m in found]
+
+
+def proved_at_sites(text: str, against: Mapping[str, Mapping[str, Any]]) -> str:
+    """An instance that speaks against a proved law and at whose site the law is proved anew, in words; or nothing.
+
+    A match that no proof on record covers is accepted after such a proof.
+    """
+    rule = parse_rule(text)
+    directions = {"<" if d.backwards else ">": d for d in rule.directions()}
+    some = sorted(((Against(**a), key) for key, a in against.items()), key=lambda item: item[0])
+    for example, key in some[:_SITES]:
+        if example.site is not None and key[0] in directions:
+            verdict = prove_at(normal_law(directions[key[0]]), site_of_plain(example.site), STEPS)
+            if isinstance(verdict, Proved) and covered(verdict.patterns, key):
+                return f"{example.text} (proved at its site)"
+    return ""
 
 
 def judge_mutants(law: str, ids: Sequence[str], seeds: Sequence[int] = (0,)) -> list[dict[str, Any]]:

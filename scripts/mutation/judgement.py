@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from taso_py.graph.model import Node
-from taso_py.rules.coverage import instance_of, pattern
+from taso_py.prove.site import Site
+from taso_py.rules.build import Builder
+from taso_py.rules.coverage import Typing
+from taso_py.rules.coverage import covered as covers
 from taso_py.rules.instances import Instance
 from taso_py.rules.rule import Rule
-from taso_py.rules.term import Application, Term
 
 Truth: TypeAlias = Literal["different", "mistyped", "refused", "equal", "none"]
 
@@ -26,6 +27,8 @@ class Against:
     rank: int
     size: int
     text: str
+    site: Mapping[str, Any] | None = field(default=None, compare=False)
+    """Its numbers of axes, axes and flags, as `plain_site` says them; None where its numbers are of several types."""
 
 
 @dataclass(slots=True)
@@ -93,35 +96,32 @@ def put(found: dict[str, Against], key: str, against: Against) -> None:
 def covered(against: Mapping[str, Mapping[str, Any]], proof: Mapping[str, Any]) -> str:
     """The smallest instance that a proof speaks of, in words; empty when there is none.
 
-    A proof may speak of few axes, of small sizes, or of some typings of the left side only.
+    A match is accepted by its signature alone, however many axes it has; a proof may also speak of small sizes only.
     """
-    ranks, limit, patterns = proof.get("ranks"), proof.get("limit"), proof.get("patterns") or ()
+    limit, patterns = proof.get("limit"), proof.get("patterns")
     found = [
-        Against(**a)
-        for key, a in against.items()
-        if (ranks is None or a["rank"] <= ranks)
-        and (limit is None or a["size"] <= limit)
-        and (not patterns or key in patterns or instance_of(key, patterns))
+        Against(**a) for key, a in against.items() if (limit is None or a["size"] <= limit) and covers(patterns, key)
     ]
     return min(found).text if found else ""
 
 
-def typing(rule: Rule, instance: Instance) -> str:
-    """How the left side of a directed rule is typed at an instance, in the words of `taso_py.rules.coverage`."""
-    placed: dict[Term, tuple[int, Node | None]] = {}
+def typing(rule: Rule, instance: Instance, right: Builder) -> Typing:
+    """How both sides of a directed rule are typed at an instance; ``right`` has built the right side there."""
+    outputs = tuple(zip(instance.left, map(right.output, rule.right.outputs), strict=True))
+    types = instance.values.types.__getitem__
+    return Typing(rule, instance.placed, right.placed(), instance.binding.tensors, outputs, types)
 
-    def place(term: Term, value: int) -> None:
-        term = rule.left.resolve(term)
-        if isinstance(term, Application) and term not in placed:
-            node = instance.nodes[value]
-            placed[term] = (value, node)
-            for argument, inner in zip(term.arguments, node.inputs, strict=True):
-                assert inner is not None
-                place(argument, inner)
 
-    for term, value in zip(rule.left.outputs, instance.left, strict=True):
-        place(term, value)
-    return pattern(rule, placed, instance.values.types.__getitem__)
+def plain_site(site: Site | None) -> dict[str, Any] | None:
+    """A site as JSON has it."""
+    return None if site is None else asdict(site)
+
+
+def site_of_plain(raw: Mapping[str, Any]) -> Site:
+    """The site of `plain_site`, whose tuples JSON has made lists."""
+    ones = {name: tuple(flags) for name, flags in raw["ones"].items()}
+    names = {name: tuple(v) if isinstance(v, list) else v for name, v in raw["names"].items()}
+    return Site(ones, raw["blocks"], names, raw.get("lengths", {}), raw["dtype"])
 
 
 def extent(instance: Instance, ids: Sequence[int]) -> tuple[int, int]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
+import numpy as np
+
+from scripts.mutation.axes import axis_variants
 from scripts.mutation.clauses import RuleEdit, clause_variants
+from scripts.mutation.sampling import BAD_DRAW
 from scripts.mutation.scope import Scope
 from scripts.mutation.terms import side_variants
 from taso_py.errors import RuleError
-from taso_py.rules.library import load, load_file
+from taso_py.graph.model import Values
+from taso_py.rules.instances import draw
+from taso_py.rules.library import GENERATED, load, load_file
 from taso_py.rules.location import rules_directory
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
@@ -20,8 +27,10 @@ from taso_py.rules.term import Comparison
 
 MOST = 200
 """Mutants of one law."""
-_MORE_FILES = ("compiler.rules", "taso_axioms.rules")
+_MORE_FILES = ("compiler.rules", "taso_axioms.rules", GENERATED)
 """Files with laws that the library does not load."""
+_ATTEMPTS = 60
+"""Draws of an instance of equal types; a mutant that has none is not well typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +57,11 @@ def laws(directory: Path | None = None) -> tuple[Rule, ...]:
     home = directory or rules_directory()
     if directory is not None:
         return tuple(r for path in sorted(home.glob("*.rules")) for r in load_file(path))
-    more = [r for name in _MORE_FILES if (home / name).exists() for r in load_file(home / name)]
-    return (*load().all(), *more)
+    found = {r.name: r for r in load().all()}
+    for name in _MORE_FILES:
+        for law in load_file(home / name):
+            found.setdefault(law.name, law)
+    return tuple(found.values())
 
 
 def mutants_of(law: Rule, most: int = MOST) -> tuple[Mutant, ...]:
@@ -64,9 +76,41 @@ def mutants_of(law: Rule, most: int = MOST) -> tuple[Mutant, ...]:
     return tuple(_taken(found.values(), most))
 
 
+def well_typed(law: Rule, count: int, seed: int = 0) -> list[Mutant]:
+    """Up to ``count`` mutants of a law that have an instance of equal types, of as many kinds as there are."""
+    order = random.Random(f"{seed} {law.id}")
+    kinds: dict[str, list[Mutant]] = {}
+    for mutant in mutants_of(law, MOST):
+        kinds.setdefault(mutant.kind, []).append(mutant)
+    rows = list(kinds.values())
+    order.shuffle(rows)
+    for row in rows:
+        order.shuffle(row)
+    found: list[Mutant] = []
+    for mutant in (m for turn in zip_longest(*rows) for m in turn if m is not None):
+        if len(found) == count:
+            break
+        if has_instance(mutant.rule):
+            found.append(mutant)
+    return found
+
+
+def has_instance(rule: Rule) -> bool:
+    """Whether an instance of equal types on both sides is drawn, in one direction of the rule."""
+    random_ = np.random.default_rng(zlib.crc32(rule.id.encode()))
+    for directed in rule.directions():
+        try:
+            if draw(directed, random_, Values(), _ATTEMPTS) is not None:
+                return True
+        except BAD_DRAW:
+            continue
+    return False
+
+
 def _edits(law: Rule) -> Iterator[RuleEdit]:
     scope = Scope.of(law)
     yield from clause_variants(law)
+    yield from (RuleEdit(kind, rule) for kind, rule in axis_variants(law))
     yield from (RuleEdit(e.kind, replace(law, right=e.side)) for e in side_variants(law.right, scope))
     yield from (RuleEdit(e.kind, replace(law, left=e.side)) for e in side_variants(law.left, scope))
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from scripts.mutation.judgement import TOLERANCE, Against, Judgement, extent, put, typing
+from scripts.mutation.judgement import TOLERANCE, Against, Judgement, extent, plain_site, put, typing
 from scripts.mutation.runtime import OPSET, Compiled, NotRun, compiled
 from scripts.mutation.sampling import BAD_DRAW, REGIMES, SETS, Array, Regime, arrays, instances
 from taso_py.graph.model import Node, Values
 from taso_py.ops.constants import Eye, Fill
+from taso_py.prove.sites import site_of
 from taso_py.rules.build import Builder
 from taso_py.rules.instances import Instance
 from taso_py.rules.rule import Rule
@@ -55,7 +56,12 @@ class _Pair:
     rule: Rule
     instance: Instance
     right: tuple[int, ...]
-    nodes: Mapping[int, Node]
+    builder: Builder
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """The nodes of the right side."""
+        return self.builder.nodes
 
     def risky(self) -> list[int]:
         """Values of the left side that may not be finite."""
@@ -133,13 +139,12 @@ def _paired(case: int, rule: Rule, instance: Instance, judgement: Judgement) -> 
         return []
     if any(values.types[a] != values.types[b] for a, b in zip(left, right, strict=True)):
         judgement.mistyped += 1
-        against = Against(*extent(instance, [*builder.nodes]), _described_types(instance, right))
-        put(judgement.types, typing(rule, instance), against)
+        _put(judgement.types, rule, instance, builder, _described_types(instance, right))
         return []
     if not (writable and _small([*builder.nodes, *instance.nodes], values)):
         judgement.void += 1
         return []
-    return [_Pair(case, rule, instance, right, builder.nodes)]
+    return [_Pair(case, rule, instance, right, builder)]
 
 
 def _described_types(instance: Instance, right: Sequence[int]) -> str:
@@ -234,9 +239,15 @@ def _compare(pair: _Pair, results: Sequence[_Results], judgement: Judgement) -> 
             judgement.gap = max(judgement.gap, gap)
             if gap > _CLEAR or (gap > TOLERANCE and gap > result.rounding(a)):
                 text = described(pair.instance, result.feeds, left, right)
-                against = Against(*extent(pair.instance, [*pair.nodes]), text)
-                put(judgement.differences, typing(pair.rule, pair.instance), against)
+                _put(judgement.differences, pair.rule, pair.instance, pair.builder, text)
     judgement.typed += compared
+
+
+def _put(found: dict[str, Against], rule: Rule, instance: Instance, builder: Builder, text: str) -> None:
+    """Keeps an instance against a law under its signature."""
+    typed = typing(rule, instance, builder)
+    site = plain_site(site_of(rule, typed, instance.binding))
+    put(found, typed.signature(), Against(*extent(instance, [*builder.nodes]), text, site))
 
 
 def _finite(outputs: Mapping[int, Array], ids: Sequence[int]) -> bool:

@@ -10,13 +10,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from scripts.mutation.deep import DEEP
 from scripts.mutation.large import large
 from scripts.mutation.scope import FAMILY, LISTS
 from taso_py.errors import TypingError
 from taso_py.graph.model import Values
 from taso_py.ops.elementwise import Identity
 from taso_py.rules.build import NotBuildable
-from taso_py.rules.instances import Instance, draw
+from taso_py.rules.instances import PLAIN, Instance, Manner, draw
 from taso_py.rules.menus import array_kind
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule, axis_names
@@ -36,11 +37,11 @@ from taso_py.rules.term import (
 from taso_py.rules.unify import Unbound
 
 Array: TypeAlias = npt.NDArray[np.generic]
-Regime: TypeAlias = Literal["any", "primes", "equal", "ones", "wild", "large"]
+Regime: TypeAlias = Literal["any", "primes", "equal", "ones", "wild", "large", "deep"]
 
-REGIMES: tuple[Regime, ...] = ("primes", "wild", "equal", "large", "any", "ones", "wild", "large")
+REGIMES: tuple[Regime, ...] = ("primes", "wild", "equal", "large", "any", "deep", "ones", "wild", "deep", "large")
 """Sizes that differ, sizes as they come, sizes that coincide, axes longer than any window or cut, unusual attributes,
-sizes of which some are 1."""
+sizes of which some are 1, up to six axes."""
 SETS = ("integers", "nonzero", "positive", "quarters")
 """Kinds of values that every instance is run with."""
 BAD_DRAW = (
@@ -50,7 +51,9 @@ BAD_DRAW = (
 """What a law that makes no sense may raise while it is drawn or built."""
 _PRIMES = (2, 3, 5, 7, 11)
 _FIRST_PATIENCE = 300
-_PATIENCE: Mapping[Regime, int] = {"any": 100, "primes": 40, "equal": 40, "ones": 40, "wild": 60, "large": 60}
+_PATIENCE: Mapping[Regime, int] = {
+    "any": 100, "primes": 40, "equal": 40, "ones": 40, "wild": 60, "large": 60, "deep": 60,
+}  # fmt: skip
 """Attempts at an instance: the first one of a law, and each later one."""
 _ENOUGH = 2
 """Failures after which a regime is given up."""
@@ -82,7 +85,8 @@ def instances(
         if failed[regime] < _ENOUGH:
             special = _special(probe, regime, random)
             patience = _PATIENCE[regime] if found or regime != "any" else _FIRST_PATIENCE
-            instance = _drawn(special, random, values, patience)
+            manner = DEEP if regime == "deep" else PLAIN
+            instance = _drawn(special, random, values, patience, manner)
             failed[regime] += 1 if instance is None else 0
         if instance is None and regime != "any" and found and failed["any"] < _ENOUGH:
             instance = _drawn(probe, random, values, _PATIENCE["any"])
@@ -95,7 +99,7 @@ def instances(
 
 def _special(rule: Rule, regime: Regime, random: np.random.Generator) -> Rule:
     """The rule with some of what a draw chooses freely fixed."""
-    if regime == "any":
+    if regime in ("any", "deep"):
         return rule
     if regime == "wild":
         more = _wild(rule, random)
@@ -108,9 +112,11 @@ def _special(rule: Rule, regime: Regime, random: np.random.Generator) -> Rule:
     return replace(rule, conditions=(*fixed, *rule.conditions)) if pins else rule
 
 
-def _drawn(rule: Rule, random: np.random.Generator, values: Values, attempts: int) -> Instance | None:
+def _drawn(
+    rule: Rule, random: np.random.Generator, values: Values, attempts: int, manner: Manner = PLAIN
+) -> Instance | None:
     try:
-        return draw(rule, random, values, attempts)
+        return draw(rule, random, values, attempts, manner=manner)
     except BAD_DRAW:
         return None
 

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias
 
 import taso_py
 from scripts.mutation.judgement import covered
+from taso_py.rules.sources import sources_digest
 
 Row: TypeAlias = Literal["different", "mistyped", "refused", "equal", "none", "not judged"]
 
 _PACKAGE = Path(taso_py.__file__).parent
 _HERE = Path(__file__).parent
-_PROVER = ("prove", "ops", "graph", "rules")
 
 
 @dataclass(slots=True)
@@ -49,7 +49,9 @@ class Entry:
     @property
     def alarm(self) -> str:
         """An instance of which the proof speaks and at which the values differ, in words; empty when there is none."""
-        return covered(self.oracle["differences"], self.proof) if self.proved and self.oracle else ""
+        if not (self.proved and self.oracle):
+            return ""
+        return covered(self.oracle["differences"], self.proof) or str(self.proof.get("sited", ""))
 
     @property
     def mistyped(self) -> str:
@@ -63,7 +65,7 @@ class Store:
     def __init__(self, path: Path | None, prover: str) -> None:
         self.path = path
         self.entries: dict[str, Entry] = {}
-        self.marks = {"oracle": fingerprint(_oracle_sources()), "proof": f"{prover} {fingerprint(_prover_sources())}"}
+        self.marks = {"oracle": fingerprint(_oracle_sources()), "proof": f"{prover} {sources_digest()[:12]}"}
         if path is not None and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 self._read(line)
@@ -101,9 +103,5 @@ def fingerprint(paths: Iterable[Path]) -> str:
 
 
 def _oracle_sources() -> list[Path]:
-    names = ("sampling", "large", "oracle", "judgement", "runtime")
+    names = ("sampling", "large", "deep", "oracle", "judgement", "runtime")
     return [*(_HERE / f"{n}.py" for n in names), _PACKAGE / "rules" / "menus.py", _PACKAGE / "rules" / "instances.py"]
-
-
-def _prover_sources() -> list[Path]:
-    return [p for package in _PROVER for p in (_PACKAGE / package).glob("*.py")]

@@ -1,28 +1,41 @@
-"""Does a certificate lead from one model to another?  Nothing that it says is believed."""
+"""Does a certificate lead from one model to another?  Nothing that it says is believed.
+
+What is known comes from the two models and from the caller.  The certificate says which law applies where; each law is
+judged anew from its text, each step is matched anew with all its conditions, and its substitution, looks, insides and
+definitions must be, word for word, what was found here.  Its digests are computed again, its rules are all used, and
+metadata is what the optimised model itself has.
+
+Trusted, beside ONNX Runtime, Z3 and the reader and writer of ONNX files: the judgement of rules (`taso_py.prove`), and
+matcher and rewriter (`taso_py.search`), which `optimize` uses too.  The comparison of the two models in ONNX Runtime
+relies on none of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
+from taso_py.artifact import Artifact, CopiedFile, GivenProto
+from taso_py.backend.pool import WorkerPool
+from taso_py.backend.runtime import require_runtime
 from taso_py.certificate import describe
-from taso_py.certificate.compare import largest_ulp
-from taso_py.certificate.digest import digest
+from taso_py.certificate.compare import Rebuilt, largest_ulp
+from taso_py.certificate.digest import digest, leads_to
 from taso_py.certificate.document import Certificate, Law, read
-from taso_py.certificate.replay import Replay, read_law
-from taso_py.errors import CertificateError
+from taso_py.certificate.laws import Prover, judged, require_used
+from taso_py.certificate.numeric import Inputs, require_agreement
+from taso_py.certificate.replay import Replay
+from taso_py.certificate.validity import require_valid
+from taso_py.errors import CertificateError, UsageError
 from taso_py.graph.model import Model
 from taso_py.onnx_io.contract import PROVENANCE
-from taso_py.onnx_io.export import export, folded_weights
+from taso_py.onnx_io.export import artifact, export, folded_weights
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.onnx_io.read import read_proto
-from taso_py.prove.verdict import Proved, Refuted, Verdict
 from taso_py.rules.rule import Rule
-
-Prover = Callable[[Rule], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +46,15 @@ class Certified:
     places: int
     """Applications of rules, counted one by one."""
     rules: tuple[Law, ...]
-    """Each proved again."""
+    """Each judged again."""
     weights: int
     """Initializers computed again."""
     largest_ulp: int
     """The largest distance of a computed weight, in units in the last place."""
     same_file: bool
     """Whether the optimised model is byte for byte the one that the certificate was written for."""
+    inputs: int
+    """Sets of inputs on which both models were run."""
 
 
 def certify(
@@ -47,15 +62,22 @@ def certify(
     optimised: Path | onnx.ModelProto,
     certificate: Path,
     *,
+    freeze_initializers: bool = False,
+    inputs: Inputs | None = None,
     prover: Prover | None = None,
+    pool: WorkerPool | None = None,
 ) -> Certified:
-    """Replays a certificate from ``original`` alone and compares the result with ``optimised``.
+    """Replays a certificate from ``original`` alone, compares the result with ``optimised``, and runs the two models.
 
-    Raises `CertificateError` with the first thing that does not hold, `UsageError` for a file that is no certificate,
-    `ModelError` for a model that cannot be read.
+    ``freeze_initializers``: initializers that a caller may override are constants, by the caller's word. ``prover``
+    stands in for the judgement of rules; ``pool`` lends a worker for the runs.  Raises `CertificateError` with the
+    first thing that does not hold, `UsageError` for a file that is no certificate, `ModelError` for a model that
+    cannot be read or run, `RuntimeMissingError` without ONNX Runtime.
     """
-    document = read(certificate)
-    loaded = load(original, freeze_initializers=document.freeze_initializers)
+    require_runtime()
+    document, as_written = read(certificate)
+    _require_said(document, freeze_initializers=freeze_initializers)
+    loaded = load(original, freeze_initializers=freeze_initializers)
     given = digest(original)
     if given != document.original:
         raise CertificateError(
@@ -63,36 +85,82 @@ def certify(
             f"the certificate is for {document.original.sha256[:16]}..."
         )
     read_proto(optimised)
+    try:
+        laws = judged(document, prover)
+        largest, made = _replayed(loaded, document, laws, original, optimised)
+        require_used(document)
+    except RecursionError:
+        raise CertificateError("the certificate is nested too deeply to be followed") from None
+    if not as_written:
+        raise CertificateError("the certificate was altered after it was written: its own sha256 is another")
     same_file = digest(optimised) == document.optimised
-    laws = {law.id: proved(law, prover or _own_prover()) for law in document.rules}
-    largest = 0 if _is_copy(document, same_file) else _replayed(loaded, document, laws, optimised)
+    if not same_file and not leads_to(made, document.optimised):
+        raise CertificateError(
+            f"the certificate was made for another file, sha256 {document.optimised.sha256[:16]}..., "
+            "and what it leads to here is not that file either"
+        )
+    require_valid(original, optimised)
+    runs = require_agreement(original, optimised, inputs or Inputs(), pool)
     places = sum(len(step.places) for step in document.steps)
-    return Certified(len(document.steps), places, document.rules, len(document.weights), largest, same_file)
+    return Certified(len(document.steps), places, document.rules, len(document.weights), largest, same_file, runs)
 
 
-def _is_copy(document: Certificate, same_file: bool) -> bool:
-    """Whether nothing was rewritten and nothing written but the original's own bytes."""
-    return not document.steps and same_file and document.optimised == document.original
+def _require_said(document: Certificate, *, freeze_initializers: bool) -> None:
+    """What the caller assumes is what was assumed."""
+    if document.freeze_initializers and not freeze_initializers:
+        raise UsageError(
+            "the certificate takes initializers that a caller may override for constants: "
+            "if nobody overrides them, say so with --freeze-initializers"
+        )
+    if freeze_initializers and not document.freeze_initializers:
+        raise UsageError(
+            "the certificate was made without --freeze-initializers: leave it out, or optimise with it again"
+        )
 
 
 def _replayed(
-    loaded: Loaded, document: Certificate, laws: Mapping[str, Rule], optimised: Path | onnx.ModelProto
-) -> int:
-    """Replays all steps, exports the table and compares; the largest distance of a computed weight."""
-    if loaded.unsupported is not None:
-        raise CertificateError(f"the original can only be returned unchanged: {loaded.unsupported}")
+    loaded: Loaded,
+    document: Certificate,
+    laws: Mapping[str, Rule],
+    original: Path | onnx.ModelProto,
+    optimised: Path | onnx.ModelProto,
+) -> tuple[int, Artifact]:
+    """Replays all steps, exports and compares; the largest distance of a computed weight, and what was made."""
     foreign = next((key for key in document.metadata if not key.startswith(PROVENANCE)), None)
     if foreign is not None:
         raise CertificateError(f"metadata {foreign} is none that a certificate may add")
+    if not document.steps:
+        return 0, _unchanged(loaded, document, original, optimised)
+    if loaded.unsupported is not None:
+        raise CertificateError(f"the original can only be returned unchanged: {loaded.unsupported}")
     replay = Replay(loaded, laws)
     model = replay.run(document)
     _require_whole(loaded, model)
     exported = export(loaded, model, provenance=document.metadata)
     folded = folded_weights(exported)
-    unlike = describe.difference(document.weights, describe.weights(replay.labels, loaded.values, folded), "weight")
+    _require_weights(document, describe.weights(replay.labels, loaded.values, folded))
+    rebuilt = Rebuilt.of(exported, loaded.path, frozenset(folded))
+    return largest_ulp(rebuilt, optimised), artifact(loaded, exported)
+
+
+def _unchanged(
+    loaded: Loaded, document: Certificate, original: Path | onnx.ModelProto, optimised: Path | onnx.ModelProto
+) -> Artifact:
+    """The original itself: then nothing was computed, and nothing added."""
+    _require_weights(document, {})
+    if document.metadata:
+        raise CertificateError(f"metadata {min(document.metadata)} is none of a model that comes back unchanged")
+    if digest(optimised) != digest(original):
+        if loaded.unsupported is not None:
+            raise CertificateError(f"the original can only be returned byte for byte: {loaded.unsupported}")
+        largest_ulp(Rebuilt.unchanged(loaded.proto, loaded.path), optimised)
+    return CopiedFile(original) if isinstance(original, Path) else GivenProto(original)
+
+
+def _require_weights(document: Certificate, computed: Mapping[str, str]) -> None:
+    unlike = describe.difference(document.weights, computed, "weight")
     if unlike is not None:
         raise CertificateError(unlike)
-    return largest_ulp(exported, optimised, folded)
 
 
 def _require_whole(loaded: Loaded, model: Model) -> None:
@@ -100,27 +168,3 @@ def _require_whole(loaded: Loaded, model: Model) -> None:
     for value in model.reachable():
         if value not in model.nodes and (value in loaded.model.nodes or value not in loaded.values.names):
             raise CertificateError("the steps leave a value that nothing computes")
-
-
-def proved(law: Law, prover: Prover) -> Rule:
-    """The rule that the certificate states, proved again, for the ways of broadcasting that the proof covers.
-
-    `CertificateError` for every verdict but `Proved` for all sizes.
-    """
-    rule = read_law(law)
-    verdict = prover(rule)
-    if isinstance(verdict, Proved) and verdict.limit is None:
-        return replace(rule, patterns=verdict.patterns or None)
-    if isinstance(verdict, Proved):
-        why = f"proved up to size {verdict.limit} only"
-    elif isinstance(verdict, Refuted):
-        why = f"false: {verdict.counterexample}"
-    else:
-        why = f"not proved: {verdict.why}"
-    raise CertificateError(f"rule {law.name} ({law.id}) is {why}")
-
-
-def _own_prover() -> Prover:
-    from taso_py.prove.prover import prove
-
-    return prove

@@ -1,128 +1,189 @@
-"""The rebuilt model against the one at hand: alike in everything, computed weights to a unit in the last place."""
+"""The rebuilt model against the one at hand: alike in every field, computed weights but for a few last bits.
+
+Only where the elements of a tensor lie may differ, in the file or beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import Message
+from onnx import numpy_helper
 
+from taso_py.certificate.elements import Array, Distance
+from taso_py.certificate.exact import emptied, first_difference, tensors, unknown
 from taso_py.errors import CertificateError
-from taso_py.onnx_io.carry import carry, difference, not_carried
+from taso_py.onnx_io.carry import carry, not_carried, skeleton
 from taso_py.onnx_io.contract import bare_proto
 from taso_py.onnx_io.read import check_external_data, read_proto
 
-ULPS = 1
-"""How far a computed weight may be from what is computed here: exp and its like differ between machines."""
 
-Array = npt.NDArray[Any]
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a certificate leads to: the model, the proto that is written for it, and its computed weights by name."""
+
+    model: ir.Model
+    proto: onnx.ModelProto
+    """The elements of large initializers may be left out."""
+    folder: Path | None
+    """Where external data of the proto's attributes lies."""
+    computed: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(exported: ir.Model, source: Path | None, computed: frozenset[str]) -> Rebuilt:
+        """The rewritten model."""
+        return Rebuilt(exported, bare_proto(exported), source.parent if source else None, computed)
+
+    @staticmethod
+    def unchanged(original: onnx.ModelProto, source: Path | None) -> Rebuilt:
+        """The original, as its own file has it."""
+        return Rebuilt(carry(original, source), skeleton(original), source.parent if source else None)
 
 
-def largest_ulp(rebuilt: ir.Model, optimised: Path | onnx.ModelProto, computed: Iterable[str]) -> int:
-    """How far, in units in the last place, the weights ``computed`` are from the rebuilt model's at most.
+def largest_ulp(rebuilt: Rebuilt, optimised: Path | onnx.ModelProto) -> int:
+    """How far, in units in the last place, computed weights are from the rebuilt model's at most.
 
     `CertificateError` names the first other thing in which the two models differ.
     """
     proto, path = read_proto(optimised)
+    strange = unknown(proto)
+    if strange is not None:
+        raise CertificateError(f"{strange} of the optimised model holds a field that ONNX does not define")
     lost = not_carried(proto)
     if lost is not None:
         raise CertificateError(f"the optimised model cannot be compared: {lost}")
     found = carry(proto, path)
     check_external_data(found)
-    comparison = _Comparison(frozenset(computed))
-    comparison.graphs(bare_proto(rebuilt), bare_proto(found))
-    comparison.weights(rebuilt.graph, found.graph)
+    comparison = _Comparison(rebuilt, found, path.parent if path else None)
+    comparison.graphs(skeleton(proto))
+    comparison.weights()
     return comparison.largest
 
 
 @dataclass(slots=True)
 class _Comparison:
-    computed: frozenset[str]
+    rebuilt: Rebuilt
+    found: ir.Model
+    folder: Path | None
     largest: int = 0
 
-    def graphs(self, wanted: onnx.ModelProto, found: onnx.ModelProto) -> None:
-        """Everything but the values of initializers."""
+    def graphs(self, found: onnx.ModelProto) -> None:
+        """Everything but the initializers of the main graph."""
+        wanted = onnx.ModelProto()
+        wanted.CopyFrom(self.rebuilt.proto)
         one, other = wanted.graph, found.graph
         _require_same_nodes(one.node, other.node)
         for node, its_like in zip(one.node, other.node, strict=True):
             self._node(node, its_like)
         _require_names("weight", [t.name for t in one.initializer], [t.name for t in other.initializer])
-        _require_names("value_info", sorted(i.name for i in one.value_info), sorted(i.name for i in other.value_info))
+        _require_names("value_info", [i.name for i in one.value_info], [i.name for i in other.value_info])
+        keys = dict.fromkeys(p.key for m in (wanted, found) for p in m.metadata_props)
+        for key in keys:
+            if _stated(wanted, key) != _stated(found, key):
+                raise CertificateError(f"metadata_props[{key}] of the model is not what the certificate leads to")
         for model in (wanted, found):
             model.graph.ClearField("node")
             model.graph.ClearField("initializer")
-        _require_alike(wanted, found, "the model")
+        self._alike(wanted, found, "the model")
 
-    def weights(self, wanted: ir.Graph, found: ir.Graph) -> None:
+    def weights(self) -> None:
         """The initializers, one by one."""
-        for name, value in wanted.initializers.items():
-            one, other = value.const_value, found.initializers[name].const_value
-            if one is not None and other is not None:
-                self._tensor(name, one, other)
+        others = self.found.graph.initializers
+        for name, value in self.rebuilt.model.graph.initializers.items():
+            one, other = value.const_value, others[name].const_value
+            if one is None or other is None:
+                raise CertificateError(f"weight {name} has no elements")
+            for what in ("dtype", "shape", "doc_string", "metadata_props"):
+                _require_equal(f"the {what} of weight {name}", *(str(getattr(t, what) or "") for t in (one, other)))
+            self._elements(name, one.numpy, other.numpy, computed=name in self.rebuilt.computed)
 
     def _node(self, wanted: onnx.NodeProto, found: onnx.NodeProto) -> None:
-        if wanted == found:
-            return
         label = _called(wanted)
-        for what in ("name", "op_type", "domain"):
-            _require_equal(f"the {what} of {label}", getattr(wanted, what), getattr(found, what))
-        for k in range(max(len(wanted.input), len(found.input))):
-            one, other = (n.input[k] if k < len(n.input) else "" for n in (wanted, found))
-            _require_equal(f"input {k} of {label}", one, other)
-        left, right = {a.name: a for a in wanted.attribute}, {a.name: a for a in found.attribute}
-        for name in dict.fromkeys([*left, *right]):
-            if name not in left or name not in right:
-                raise CertificateError(f"attribute {name} of {label} {'is missing' if name in left else 'was added'}")
-            self._attribute(name, label, wanted.output[0] if wanted.output else "", left[name], right[name])
+        if wanted != found:
+            for what in ("name", "op_type", "domain"):
+                _require_equal(f"the {what} of {label}", getattr(wanted, what), getattr(found, what))
+            for k in range(max(len(wanted.input), len(found.input))):
+                _require_equal(f"input {k} of {label}", *(_entry(n.input, k) for n in (wanted, found)))
+            left, right = [a.name for a in wanted.attribute], [a.name for a in found.attribute]
+            for name in dict.fromkeys([*left, *right]):
+                if name not in left or name not in right:
+                    what = "is missing" if name in left else "was added"
+                    raise CertificateError(f"attribute {name} of {label} {what}")
+            _require_equal(f"the order of the attributes of {label}", left, right)
+        for one, other in zip(wanted.attribute, found.attribute, strict=True):
+            self._attribute(one, other, label, wanted.output[0] if wanted.output else "")
         for node in (wanted, found):
             node.ClearField("attribute")
-        _require_alike(wanted, found, label)
+        self._alike(wanted, found, label)
 
-    def _attribute(
-        self, name: str, label: str, output: str, wanted: onnx.AttributeProto, found: onnx.AttributeProto
-    ) -> None:
-        if wanted == found:
-            return
-        if wanted.type == found.type == onnx.AttributeProto.TENSOR:
-            self._tensor(output, *(ir.serde.deserialize_tensor(a.t) for a in (wanted, found)))
-            return
-        one, other = onnx.helper.get_attribute_value(wanted), onnx.helper.get_attribute_value(found)
-        if wanted.type != found.type or isinstance(one, onnx.GraphProto):
-            raise CertificateError(f"attribute {name} of {label} is not what the certificate leads to")
-        _require_equal(f"attribute {name} of {label}", one, other)
+    def _attribute(self, wanted: onnx.AttributeProto, found: onnx.AttributeProto, label: str, output: str) -> None:
+        of = f"attribute {wanted.name} of {label}"
+        plain = wanted.type == found.type and wanted.type not in _NESTED
+        if plain:
+            _require_equal(of, *(onnx.helper.get_attribute_value(a) for a in (wanted, found)))
+        self._alike(wanted, found, of, output if wanted.type == onnx.AttributeProto.TENSOR else "")
 
-    def _tensor(self, name: str, wanted: ir.TensorProtocol, found: ir.TensorProtocol) -> None:
-        for what in ("dtype", "shape"):
-            _require_equal(f"the {what} of weight {name}", str(getattr(wanted, what)), str(getattr(found, what)))
-        one, other = _values(name, wanted), _values(name, found)
-        if _identical(one, other):
-            return
-        computed = name in self.computed and wanted.dtype.is_floating_point()
-        far = _ulps(one, other) if computed else _unlike(one, other)
-        at = int(far.argmax())
-        worst, place = int(far[at]), [int(k) for k in np.unravel_index(at, tuple(wanted.shape.numpy()))]
-        if computed and worst <= ULPS:
-            self.largest = max(self.largest, worst)
-            return
-        value, own = other.reshape(-1)[at], one.reshape(-1)[at]
-        told = f"{worst} units in the last place from" if computed else "bit for bit another value than"
-        raise CertificateError(f"weight {name} at {place} is {value}, {told} {own}, which the certificate leads to")
+    def _alike(self, wanted: Message, found: Message, of: str, weight: str = "") -> None:
+        """Two messages, the tensors within them by value; ``weight`` is what their only tensor is called."""
+        pairs = list(zip(tensors(wanted), tensors(found), strict=False))
+        kept = [(_copy(a), _copy(b)) for a, b in pairs]
+        for message in (wanted, found):
+            emptied(message)
+        unlike = first_difference(wanted, found)
+        if unlike is not None:
+            raise CertificateError(f"{unlike} of {of} is not what the certificate leads to")
+        for one, other in kept:
+            computed = weight in self.rebuilt.computed
+            readers = (_reader(one, self.rebuilt.folder), _reader(other, self.folder))
+            self._elements(weight or f"{one.name} in {of}".strip(), *readers, computed=computed)
+
+    def _elements(self, name: str, wanted: Callable[[], Array], found: Callable[[], Array], *, computed: bool) -> None:
+        distance = Distance(_values(name, wanted), _values(name, found))
+        unlike = distance.refused(computed=computed)
+        if unlike is not None:
+            raise CertificateError(f"weight {name} {unlike}")
+        self.largest = max(self.largest, distance.largest)
 
 
-def _values(name: str, tensor: ir.TensorProtocol) -> Array:
+_NESTED = (
+    *(onnx.AttributeProto.TENSOR, onnx.AttributeProto.TENSORS, onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS),
+    *(onnx.AttributeProto.SPARSE_TENSOR, onnx.AttributeProto.SPARSE_TENSORS),
+)
+"""Types of attributes that hold tensors, or may."""
+
+
+def _stated(model: onnx.ModelProto, key: str) -> list[str]:
+    return [entry.value for entry in model.metadata_props if entry.key == key]
+
+
+def _copy(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    copy = onnx.TensorProto()
+    copy.CopyFrom(tensor)
+    return copy
+
+
+def _reader(tensor: onnx.TensorProto, folder: Path | None) -> Callable[[], Array]:
+    return lambda: numpy_helper.to_array(tensor, str(folder or ""))
+
+
+def _values(name: str, read: Callable[[], Array]) -> Array:
     try:
-        return np.ascontiguousarray(tensor.numpy())
-    except (ValueError, TypeError, AssertionError) as error:
+        return read()
+    except (ValueError, TypeError, AssertionError, OSError, onnx.checker.ValidationError) as error:
         raise CertificateError(f"weight {name} cannot be read: {error}") from error
 
 
 def _called(node: onnx.NodeProto) -> str:
     return f"node {node.name} ({node.op_type})" if node.name else f"the {node.op_type} of {', '.join(node.output)}"
+
+
+def _entry(names: Sequence[str], position: int) -> str | None:
+    """An absent operand in the middle is '', one after the last is None."""
+    return names[position] if position < len(names) else None
 
 
 def _require_same_nodes(wanted: Sequence[onnx.NodeProto], found: Sequence[onnx.NodeProto]) -> None:
@@ -144,14 +205,18 @@ def _require_same_nodes(wanted: Sequence[onnx.NodeProto], found: Sequence[onnx.N
 
 
 def _require_names(what: str, wanted: Sequence[str], found: Sequence[str]) -> None:
-    for name in wanted:
-        if name not in found:
-            raise CertificateError(f"{what} {name} is missing")
-    for name in found:
-        if name not in wanted:
-            raise CertificateError(f"{what} {name} is nothing that the certificate leads to")
+    for name in _missing(wanted, found):
+        raise CertificateError(f"{what} {name} is missing")
+    for name in _missing(found, wanted):
+        raise CertificateError(f"{what} {name} is nothing that the certificate leads to")
+    _require_equal(f"the number of entries of {what}", len(wanted), len(found))
     for one, other in zip(wanted, found, strict=True):
         _require_equal(f"the {what} in its place", one, other)
+
+
+def _missing(names: Sequence[str], others: Sequence[str]) -> Iterator[str]:
+    known = set(others)
+    return (name for name in names if name not in known)
 
 
 def _require_equal(what: str, wanted: object, found: object) -> None:
@@ -159,46 +224,6 @@ def _require_equal(what: str, wanted: object, found: object) -> None:
         raise CertificateError(f"{what} is {_short(found)}, and the certificate leads to {_short(wanted)}")
 
 
-def _require_alike(wanted: onnx.ModelProto | onnx.NodeProto, found: onnx.ModelProto | onnx.NodeProto, of: str) -> None:
-    unlike = difference(wanted, found)
-    if unlike is not None:
-        raise CertificateError(f"{unlike} of {of} is not what the certificate leads to")
-
-
 def _short(value: object, limit: int = 100) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _identical(one: Array, other: Array) -> bool:
-    if one.dtype.kind in "OSU":
-        return bool(np.array_equal(one, other))
-    return bool(np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
-
-
-def _unlike(one: Array, other: Array) -> Array:
-    """1 where the elements differ in a bit."""
-    if one.dtype.kind in "OSU":
-        return np.asarray(one.reshape(-1) != other.reshape(-1), dtype=np.uint64)
-    rows = [a.reshape(-1).view(np.uint8).reshape(a.size, a.itemsize) for a in (one, other)]
-    return np.asarray((rows[0] != rows[1]).any(axis=1), dtype=np.uint64)
-
-
-def _ulps(one: Array, other: Array) -> Array:
-    """How many floats lie between the elements; as good as infinitely many where one of them is no number."""
-    a, b = one.reshape(-1), other.reshape(-1)
-    ranks = [_rank(x) for x in (a, b)]
-    # Modulo 2^64 the difference is right even where it exceeds what int64 holds.
-    far = np.maximum(*ranks).view(np.uint64) - np.minimum(*ranks).view(np.uint64)
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        wide = [x.astype(np.float64) for x in (a, b)]
-    far[np.isfinite(wide[0]) != np.isfinite(wide[1])] = np.iinfo(np.int64).max
-    far[np.isnan(wide[0]) & np.isnan(wide[1])] = 0
-    return far
-
-
-def _rank(floats: Array) -> npt.NDArray[np.int64]:
-    """Consecutive integers for consecutive floats; both zeros are 0."""
-    bits = floats.view(np.dtype(f"int{8 * floats.itemsize}")).astype(np.int64)
-    least = np.int64(-(2 ** (8 * floats.itemsize - 1)))
-    return np.where(bits < 0, least - bits, bits)

@@ -6,9 +6,10 @@ spoken of.  (A name of the original that begins with # is written with another #
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from taso_py.certificate.document import Look, Place, Substitution
@@ -18,8 +19,6 @@ from taso_py.rules.rule import Rule
 from taso_py.rules.unify import Binding
 from taso_py.search.matcher import Match
 from taso_py.search.view import Expansion, View
-
-_BACKWARDS = "-reversed"
 
 
 @dataclass(slots=True)
@@ -58,8 +57,8 @@ class Labels:
 
 def law_of(rule: Rule) -> tuple[Rule, bool]:
     """The law as its file states it, and whether this rule is the law read backwards."""
-    if rule.arrow == "==" and rule.name.endswith(_BACKWARDS):
-        return replace(rule.reversed(), name=rule.name.removesuffix(_BACKWARDS)), True
+    if rule.backwards:
+        return rule.reversed(), True
     return rule, False
 
 
@@ -77,6 +76,31 @@ def look(labels: Labels, expansion: Expansion) -> Look:
     definitions = {labels[value]: labels.node(expansion.root)}
     definitions |= {labels[v]: labels.node(node) for v, node in expansion.inner}
     return Look(labels[value], *use_of(match.rule), where, definitions)
+
+
+def looked_through(view: View, matches: Sequence[Match]) -> list[tuple[int, Expansion]]:
+    """The expansions that matches need, with their values: an output is inside, or a left side saw them."""
+    return list(dict.fromkeys([*_owned(view, matches), *_seen_through(view, matches)]))
+
+
+def _owned(view: View, matches: Sequence[Match]) -> Iterator[tuple[int, Expansion]]:
+    """The expansions that a rewrite makes real because an output is inside."""
+    return (view.owners[o][0] for match in matches for o in match.outputs if o in view.owners)
+
+
+def _seen_through(view: View, matches: Sequence[Match]) -> Iterator[tuple[int, Expansion]]:
+    """The expansions in which a left side found what the table does not say."""
+    for value, node in (placed for match in matches for placed in match.placed):
+        held = view.model.nodes.get(value)
+        if held is not None and not _same(held, node):
+            yield value, next(e for e in view.expansions(value) if _same(e.root, node))
+
+
+def _same(one: Node, other: Node) -> bool:
+    """Whether two nodes are the same but for the order of a commutative operator's operands."""
+    if one.operator != other.operator:
+        return False
+    return one.inputs == other.inputs or (bool(one.operator.commutative) and one.inputs == other.inputs[::-1])
 
 
 def place(labels: Labels, view: View, match: Match) -> Place:
@@ -122,7 +146,9 @@ def difference(wanted: Any, given: Any, at: str = "") -> str | None:
             if found is not None:
                 return found
         return None
-    return None if wanted == given else f"{at} is {_short(wanted)}, where the graph gives {_short(given)}"
+    # As JSON has them: there true is not 1, and 1 not 1.0.
+    same = json.dumps(wanted) == json.dumps(given)
+    return None if same else f"{at} is {_short(wanted)}, where the graph gives {_short(given)}"
 
 
 def _entry_difference(wanted: Mapping[str, Any], given: Mapping[str, Any], name: str, at: str) -> str | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
-from taso_py.artifact import external_locations
+from taso_py.artifact import Artifact, external_locations
 from taso_py.certificate.document import Digest
-from taso_py.errors import ModelError
+from taso_py.errors import ModelError, OutputError
+
+_DATA = ".data"
 
 
 def digest(model: Path | onnx.ModelProto) -> Digest:
@@ -18,6 +22,28 @@ def digest(model: Path | onnx.ModelProto) -> Digest:
         return Digest(hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest(), {})
     beside = sorted(external_locations(model))
     return Digest(_of_file(model), {name: _of_file(model.parent / name) for name in beside})
+
+
+def leads_to(made: Artifact, stated: Digest) -> bool:
+    """Whether a digest is that of a model made here, as a proto or as it is written."""
+    return any(found == stated for found in _digests(made, _file_name(stated)))
+
+
+def _digests(made: Artifact, name: str) -> Iterator[Digest]:
+    with tempfile.TemporaryDirectory(prefix="superopt-") as folder:
+        target = Path(folder) / name
+        try:
+            made.write(target.parent, target)
+        except OSError as error:
+            raise OutputError(f"cannot write to {folder}: {error.strerror}; name another folder in TMPDIR") from error
+        yield digest(target)
+    yield digest(made.proto())
+
+
+def _file_name(stated: Digest) -> str:
+    """The name under which a model has its weights in these files: only that depends on it."""
+    names = (name.removesuffix(_DATA) for name in stated.external if name.endswith(_DATA) and Path(name).name == name)
+    return next((name for name in names if name not in ("", ".", "..")), "model.onnx")
 
 
 def _of_file(path: Path) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from taso_py.errors import UsageError
 from taso_py.result import plain
-from taso_py.version import VERSION
 
-SCHEMA = "superopt.certificate/1"
+SCHEMA = "superopt.certificate/2"
 _WIDTH = 110
 
 T = TypeVar("T")
@@ -95,8 +95,11 @@ class Certificate:
 
     def to_json(self) -> str:
         """The file's text: the same for the same run."""
-        head = {"schema": SCHEMA, "superopt_version": VERSION}
-        return _text(head | plain(self)) + "\n"
+        return _text({"schema": SCHEMA} | plain(self) | {"sha256": self.sha256()}) + "\n"
+
+    def sha256(self) -> str:
+        """Of all that it says. It shows accidents, and proves nothing: whoever alters the rest can alter this too."""
+        return hashlib.sha256(json.dumps(plain(self), allow_nan=False).encode()).hexdigest()
 
 
 def _text(value: Any, indent: int = 0) -> str:
@@ -111,17 +114,38 @@ def _text(value: Any, indent: int = 0) -> str:
     return f"[{inner}{f',{inner}'.join(_text(entry, indent + 1) for entry in value)}\n{indent * ' '}]"
 
 
-def read(path: Path) -> Certificate:
-    """The certificate of a file; `UsageError` where it is none."""
+def read(path: Path) -> tuple[Certificate, bool]:
+    """The certificate of a file, and whether it is as it was written; `UsageError` where it is none.
+
+    Nothing may stand in it that is not looked at: an unknown field is an error, as is one that stands there twice.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_such_number)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no certificate: {error}") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UsageError(f"{path} is no certificate of this version: its schema is not {SCHEMA}")
-    return _Reader(str(path)).certificate(content)
+    del content["schema"]
+    reader = _Reader(str(path))
+    stated = reader.text(content, "sha256")
+    del content["sha256"]
+    certificate = reader.certificate(content)
+    return certificate, stated == certificate.sha256()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, or a ValueError where a name stands in it twice."""
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands in it twice")
+    return entries
+
+
+def _no_such_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,30 +155,39 @@ class _Reader:
     at: str
 
     def certificate(self, entry: Mapping[str, Any]) -> Certificate:
+        self.only(entry, Certificate)
         return Certificate(
             self.digest(entry, "original"),
             self.digest(entry, "optimised"),
             self.get(entry, "freeze_initializers", bool),
             self.texts(entry, "metadata"),
-            tuple(Law(*(r.text(e, k) for k in ("id", "name", "text"))) for r, e in self.entries(entry, "rules")),
+            tuple(r.law(e) for r, e in self.entries(entry, "rules")),
             tuple(r.step(e) for r, e in self.entries(entry, "steps")),
             self.texts(entry, "weights"),
         )
 
     def digest(self, entry: Mapping[str, Any], name: str) -> Digest:
         digest = self.get(entry, name, dict)
+        self.only(digest, Digest)
         return Digest(self.text(digest, "sha256"), self.texts(digest, "external"))
 
+    def law(self, entry: Mapping[str, Any]) -> Law:
+        self.only(entry, Law)
+        return Law(self.text(entry, "id"), self.text(entry, "name"), self.text(entry, "text"))
+
     def step(self, entry: Mapping[str, Any]) -> Step:
+        self.only(entry, Step)
         looks = tuple(r.look(e) for r, e in self.entries(entry, "looks"))
         places = tuple(r.place(e) for r, e in self.entries(entry, "places"))
         return Step(*self.use(entry), looks, places, self.texts(entry, "gives"))
 
     def look(self, entry: Mapping[str, Any]) -> Look:
+        self.only(entry, Look)
         where, definitions = self.where(entry), self.texts(entry, "definitions")
         return Look(self.text(entry, "value"), *self.use(entry), where, definitions)
 
     def place(self, entry: Mapping[str, Any]) -> Place:
+        self.only(entry, Place)
         outputs = self.get(entry, "outputs", list)
         self.demand(all(isinstance(o, str) for o in outputs), "outputs", "texts")
         return Place(tuple(outputs), self.texts(entry, "inside"), self.where(entry))
@@ -164,6 +197,7 @@ class _Reader:
 
     def where(self, entry: Mapping[str, Any]) -> Substitution:
         where = self.get(entry, "substitution", dict)
+        self.only(where, Substitution)
         names, blocks = self.get(where, "names", dict), self.get(where, "blocks", dict)
         return Substitution(self.texts(where, "tensors"), names, blocks)
 
@@ -185,6 +219,12 @@ class _Reader:
         if not isinstance(value, kind):
             raise UsageError(f"{self.at}: {name} is missing or no {kind.__name__}; write the certificate again")
         return value
+
+    def only(self, entry: Mapping[str, Any], record: type[Any]) -> None:
+        """No fields but those of the record."""
+        strange = set(entry) - {f.name for f in fields(record)}
+        if strange:
+            raise UsageError(f"{self.at}: {min(strange)} is no field of a certificate; write the certificate again")
 
     def demand(self, holds: bool, name: str, what: str) -> None:
         if not holds:

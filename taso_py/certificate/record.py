@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,18 +13,15 @@ from taso_py.certificate.describe import Labels
 from taso_py.certificate.digest import digest
 from taso_py.certificate.document import Certificate, Law, Step
 from taso_py.errors import SuperoptError
-from taso_py.graph.model import Model, Node
+from taso_py.graph.model import Model
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import folded_weights
 from taso_py.onnx_io.load import Loaded
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonical
-from taso_py.search.matcher import Match
 from taso_py.search.moves import Applied
 from taso_py.search.rewriter import rewrite_all
-from taso_py.search.view import Expansion, View
-
-Look = tuple[int, Expansion]
+from taso_py.search.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,7 @@ class _Record:
         return view.model
 
     def _describe(self, view: View, matches: Applied, after: Model) -> None:
-        looks = list(dict.fromkeys([*_owned(view, matches), *_seen_through(view, matches)]))
+        looks = describe.looked_through(view, matches)
         for rule in (matches[0].rule, *(expansion.match.rule for _, expansion in looks)):
             law, _ = describe.law_of(rule)
             self.laws.setdefault(law.id, law)
@@ -94,23 +90,3 @@ class _Record:
                 describe.changes(self.labels, view.model, after),
             )
         )
-
-
-def _owned(view: View, matches: Sequence[Match]) -> Iterator[Look]:
-    """The expansions that a rewrite makes real because an output is inside."""
-    return (view.owners[o][0] for match in matches for o in match.outputs if o in view.owners)
-
-
-def _seen_through(view: View, matches: Sequence[Match]) -> Iterator[Look]:
-    """The expansions in which a left side found what the table does not say."""
-    for value, node in (placed for match in matches for placed in match.placed):
-        held = view.model.nodes.get(value)
-        if held is not None and not _same(held, node):
-            yield value, next(e for e in view.expansions(value) if _same(e.root, node))
-
-
-def _same(one: Node, other: Node) -> bool:
-    """Whether two nodes are the same but for the order of a commutative operator's operands."""
-    if one.operator != other.operator:
-        return False
-    return one.inputs == other.inputs or (bool(one.operator.commutative) and one.inputs == other.inputs[::-1])

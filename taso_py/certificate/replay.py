@@ -6,19 +6,18 @@ applied by the rewriter, and described; the description must be the certificate'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
 from taso_py.certificate import describe
 from taso_py.certificate.describe import Labels
-from taso_py.certificate.document import Certificate, Law, Look, Place, Step
-from taso_py.errors import CertificateError, RuleError, TypingError
+from taso_py.certificate.document import Certificate, Look, Place, Step
+from taso_py.errors import CertificateError, TypingError
 from taso_py.graph.model import Model
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import plain
-from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Application
 from taso_py.search.canonical import bare, expansion, nothing
@@ -30,19 +29,6 @@ _TRIES = 1000
 """Matches at one place that are compared with the certificate's."""
 
 T = TypeVar("T")
-
-
-def read_law(law: Law) -> Rule:
-    """The rule that a certificate states; `CertificateError` unless its text is a rule with that id."""
-    try:
-        rules = parse_rules(law.text, f"rule {law.name}")
-    except RuleError as error:
-        raise CertificateError(f"rule {law.name} of the certificate cannot be read: {error}") from None
-    if len(rules) != 1 or rules[0].name != law.name:
-        raise CertificateError(f"rule {law.name} of the certificate has the text of something else")
-    if rules[0].id != law.id:
-        raise CertificateError(f"rule {law.name} of the certificate is not the one with id {law.id}: it was altered")
-    return rules[0]
 
 
 @dataclass(slots=True)
@@ -71,10 +57,18 @@ class Replay:
         return self.view.model
 
     def _step(self, step: Step) -> None:
-        view = self._looking(step)
+        looks = [(self._id(entry.value), self._expansion(entry)) for entry in step.looks]
+        view = self._looking(step, looks)
         compiled = self._matcher(step)
         matches = [self._match(compiled, view, place) for place in step.places]
-        made = rewrite_all(view, matches) if matches else None
+        if not matches:
+            raise CertificateError("it changes nothing: it names no place")
+        outputs = [output for match in matches for output in match.outputs]
+        if len(set(outputs)) < len(outputs):
+            raise CertificateError(f"{self.labels[_first_again(outputs)]} is replaced twice")
+        if describe.looked_through(view, matches) != looks:
+            raise CertificateError("what it looks through is not what its places need, each once and in their order")
+        made = rewrite_all(view, matches)
         if made is None:
             raise CertificateError("it changes nothing, or closes a cycle")
         _require_same(step.gives, describe.changes(self.labels, self.view.model, made.model))
@@ -94,12 +88,11 @@ class Replay:
         except TypingError as error:
             raise CertificateError(str(error)) from None
 
-    def _looking(self, step: Step) -> View:
+    def _looking(self, step: Step, looks: Sequence[tuple[int, Expansion]]) -> View:
         """The table with the composites looked through that the step says."""
         given: dict[int, tuple[Expansion, ...]] = {}
-        for entry in step.looks:
-            value = self._id(entry.value)
-            given[value] = (*given.get(value, ()), self._expansion(entry, value))
+        for value, found in looks:
+            given[value] = (*given.get(value, ()), found)
         view = self.view.looking_through(given) if given else self.view
         for output, owner in ((o, w) for place in step.places for o, w in place.inside.items()):
             value, chosen = self._id(output), self._id(owner)
@@ -107,7 +100,8 @@ class Replay:
                 view.owners[value] = tuple(sorted(view.owners[value], key=lambda entry: entry[0] != chosen))
         return view
 
-    def _expansion(self, entry: Look, value: int) -> Expansion:
+    def _expansion(self, entry: Look) -> Expansion:
+        value = self._id(entry.value)
         if value not in self.view.model.nodes or value in self.loaded.values.constant:
             raise CertificateError(f"{entry.value} is computed by nothing that could be looked through")
         compiled = self._matcher(entry)
@@ -143,6 +137,10 @@ class Replay:
         if value is None:
             raise CertificateError(f"there is no value {label} at this point")
         return value
+
+
+def _first_again(values: Sequence[int]) -> int:
+    return next(v for k, v in enumerate(values) if v in values[:k])
 
 
 def _require_same(wanted: Mapping[str, str], given: Mapping[str, str]) -> None:

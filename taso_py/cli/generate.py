@@ -108,7 +108,6 @@ def _as_text(job: Job, output: Path, rules: int, seconds: float, show_unknown: b
         f"{f.applications:,} applications, {f.values:,} values, {f.pairs:,} equal pairs, {f.laws:,} laws",
         f"{f.candidates:,} candidates: {f.proved:,} proved, {f.refuted:,} refuted, {f.unknown:,} undecided, "
         f"{f.derivable:,} follow from simpler ones",
-        f"{output}: {rules:,} rules, all proved for all sizes; {f.minimised:,} more follow from them "
-        f"({seconds:.0f} s)",
+        f"{output}: {rules:,} rules, all proved for all sizes; {f.minimised:,} more follow from them ({seconds:.0f} s)",
     ]
     return "\n".join(lines)

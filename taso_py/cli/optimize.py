@@ -55,6 +55,7 @@ FILE = click.Path(path_type=Path)
 @option("--only", multiple=True, metavar="NAME", help="Use only this rule (repeatable).")
 @option("--disable", multiple=True, metavar="NAME", help="Do not use this rule (repeatable).")
 @option("--allow-bounded", is_flag=True, help="Also use rules that are proved only up to some size.")
+@option("--allow-overflow", is_flag=True, help="Also use rules seen to overflow float32 where the original does not.")
 @option("--apply", type=click.Choice(get_args(Apply)), default="best", show_default=True,
               help="all: apply each matching rule at least once, whatever it costs.")  # fmt: skip
 @option("--alpha", type=float, default=1.05, show_default=True,

@@ -29,7 +29,7 @@ Exit codes:
   4    output cannot be written
   5    ONNX Runtime or execution provider missing
   6    --min-speedup not reached (the model is still written)
-  70   internal error
+  70   internal error, or a proof that an instance contradicts (verify)
   130  second Ctrl-C
 """
 

@@ -16,6 +16,7 @@ from taso_py.errors import UnprovedError, UsageError
 from taso_py.options import Options, parse_ep_options, parse_rules, parse_shapes
 
 if TYPE_CHECKING:
+    from taso_py.prove.verdict import Proved
     from taso_py.rules.rule import Rule
 
 files_option = option(
@@ -45,8 +46,10 @@ def list_rules(files: tuple[str, ...], as_json: bool) -> None:
 @rules.command("show", context_settings=SETTINGS)
 @click.argument("name")
 @files_option
+@click.option("--obligations", is_flag=True,
+              help="Prove it again and list what had to be shown, and by what; exit code 1 if not proved.")  # fmt: skip
 @json_option
-def show(name: str, files: tuple[str, ...], as_json: bool) -> None:
+def show(name: str, files: tuple[str, ...], obligations: bool, as_json: bool) -> None:
     """The text of one rule, its status, its proof or the counterexample against it."""
     found = _load(files) + ([] if files else _unused_laws())
     rule = next((rule for rule in found if rule.name == name or (len(name) >= 8 and rule.id.startswith(name))), None)
@@ -54,13 +57,17 @@ def show(name: str, files: tuple[str, ...], as_json: bool) -> None:
         near = difflib.get_close_matches(name, [rule.name for rule in found], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`superopt rules list` names them all"
         raise UsageError(f"there is no rule '{name}': {hint}")
-    if as_json:
-        emit(json.dumps(_fields(rule), indent=2))
-        return
-
-    from taso_py.report.proofs import columns, proof_lines
+    from taso_py.report.proofs import columns, obligations_plain, obligations_text, proof_lines
     from taso_py.rules.lock import load_lock
 
+    proof = _proof(rule) if obligations else None
+    if as_json:
+        shown = {} if proof is None else {"obligations": obligations_plain(rule, proof)}
+        emit(json.dumps(_fields(rule) | shown, indent=2))
+        return
+    if proof is not None:
+        emit(f"{rule.text().rstrip()}\n\n{obligations_text(rule, proof)}")
+        return
     facts = [("status", rule.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}")]
     emit(f"{rule.text().rstrip()}\n\n{columns([*facts, *proof_lines(load_lock().record(rule))])}")
 
@@ -103,9 +110,7 @@ def derive(sources: tuple[str, ...], goals: tuple[str, ...], states: int, as_jso
 @option("--time-budget", type=float, default=120.0, show_default=True, metavar="SECONDS", help="For each model.")
 @option("--cache", type=click.Path(path_type=Path), metavar="FILE", help="Database of measured regions.")
 @json_option
-def rank(
-    models: tuple[Path, ...], files: tuple[str, ...], time_budget: float, as_json: bool, **arguments: Any
-) -> None:
+def rank(models: tuple[Path, ...], files: tuple[str, ...], time_budget: float, as_json: bool, **arguments: Any) -> None:
     """Which rules pay on MODELS by themselves, the most useful one first.
 
     Each rule is applied wherever it matches, and the places that it changes are timed inside ONNX Runtime as the search
@@ -137,6 +142,17 @@ def rank(
     from taso_py.report.terminal import ranking_text
 
     emit(ranking_text(ranking))
+
+
+def _proof(rule: Rule) -> Proved:
+    from taso_py.prove.prover import prove
+    from taso_py.prove.verdict import Proved
+    from taso_py.prove.verify import in_words
+
+    verdict = prove(rule)
+    if not isinstance(verdict, Proved):
+        raise UnprovedError(f"rule {rule.name} is {in_words(verdict)}")
+    return verdict
 
 
 def _goals(path: Path) -> list[Rule]:

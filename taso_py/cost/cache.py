@@ -70,6 +70,11 @@ def cache_path() -> Path:
     return base / "superopt" / "regions.sqlite"
 
 
+def proofs_path() -> Path:
+    """Where proofs at sites are remembered: beside the times of regions."""
+    return cache_path().with_name("proofs.sqlite")
+
+
 class Cache:
     """The cache at ``path`` (default: `cache_path`); a context manager. Use one per process and thread."""
 

@@ -228,9 +228,7 @@ class Job:
         self.figures.candidates += len(units)
         return [forms for _, forms in sorted(units.values(), key=lambda unit: complexity(unit[0]))]
 
-    def _proved(
-        self, stage: int, units: Sequence[Forms], before: Mapping[str, Rule], crew: AnyCrew
-    ) -> dict[str, Rule]:
+    def _proved(self, stage: int, units: Sequence[Forms], before: Mapping[str, Rule], crew: AnyCrew) -> dict[str, Rule]:
         """The rules ``before``, and by id those that are proved and do not follow from those of earlier batches."""
         proving = Proving(units, before, self.checkpoint, f"proved{stage or ''}")
         self.progress.phase("proving", len(units))

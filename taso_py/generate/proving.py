@@ -66,9 +66,7 @@ class Proving:
     before: so a batch begins while the one before it ends, and the result does not depend on who is faster.
     """
 
-    def __init__(
-        self, units: Sequence[Forms], before: Mapping[str, Rule], checkpoint: Checkpoint, name: str
-    ) -> None:
+    def __init__(self, units: Sequence[Forms], before: Mapping[str, Rule], checkpoint: Checkpoint, name: str) -> None:
         size = max(_LEAST, len(units) // _BATCHES)
         self.batches = [units[k : k + size] for k in range(0, len(units), size)]
         self.kept = [Kept(checkpoint, f"{name}-{k:05}", len(batch)) for k, batch in enumerate(self.batches)]

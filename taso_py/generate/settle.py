@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taso_py.prove.arithmetic import steps_left
-from taso_py.prove.prover import prove_all_sizes
+from taso_py.prove.prover import prove_with_conditions
 from taso_py.prove.replay import Gap, Replay, Sampler, Trial
 from taso_py.prove.verdict import Unknown
 from taso_py.prove.witness import seed_of
@@ -41,7 +41,7 @@ def settle(forms: Iterable[Sequence[Rule]], replay: Replay, steps: int) -> Outco
             trials = surviving(form, replay)
             if trials is None:
                 continue
-            verdict = prove_all_sizes(form, steps)
+            form, verdict = prove_with_conditions(form, steps)
             steps = min(steps, steps_left())
             if isinstance(verdict, Unknown):
                 why = why or f"unknown: {verdict.why}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from taso_py.graph.sizes import symbol
+from taso_py.graph.sizes import Expression, Size, symbol
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.operator import Operator
@@ -30,7 +30,8 @@ def _kind(expression: Scalar) -> Algebra:
         case Read() | Integer():
             return "move"
         case Number(value):
-            return "move" if math.isinf(value) or value == int(value) else "real"
+            # A real attribute that is not known stands there as an expression.
+            return "move" if _is_whole(value) else "real"
         case Choose(_, then, otherwise):
             return _worst(_kind(then), _kind(otherwise))
         case Apply(function, arguments, _):
@@ -38,6 +39,13 @@ def _kind(expression: Scalar) -> Algebra:
             return _worst(own, *map(_kind, arguments))
         case Reduce(kind, _, _, body):
             return _worst("ring" if kind == "sum" else "real", _kind(body))
+
+
+def _is_whole(value: float | Size) -> bool:
+    """Whether a constant is an integer or an infinity; a real attribute that is not known is neither."""
+    if isinstance(value, Expression):
+        return False
+    return math.isinf(value) or float(value).is_integer()
 
 
 def _worst(*kinds: Algebra) -> Algebra:

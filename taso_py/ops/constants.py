@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taso_py.graph.sizes import Size
+import numpy as np
+
+from taso_py.errors import TypingError
+from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
 from taso_py.ops.operator import Operator, Writing
+
+
+def represents(dtype: str, value: float | Size) -> bool:
+    """Whether an element type holds a number: integers and truth values exactly, floats to their rounding."""
+    if isinstance(value, Expression) or dtype == "bfloat16":
+        return True
+    if dtype == "bool":
+        return value in (0, 1)
+    if dtype.startswith(("int", "uint")):
+        bounds = np.iinfo(dtype)
+        return math.isfinite(value) and value == int(value) and bounds.min <= int(value) <= bounds.max
+    return not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)
 
 
 @dataclass(frozen=True)
@@ -22,6 +38,8 @@ class Fill(Operator):
     dtype: str = "float32"
 
     def infer(self, *operands: TensorType) -> TensorType:
+        if not represents(self.dtype, self.value):
+            raise TypingError(f"{self.dtype} cannot represent {self.value}")
         return TensorType(self.dtype, self.shape)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:

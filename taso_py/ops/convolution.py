@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, at_least, floor_divide
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, add, choose, mul, over, total
@@ -54,7 +54,7 @@ def _groups_of(channels: Size, group: Size, what: str) -> Size:
 
 def _check_operands(x: TensorType, w: TensorType) -> None:
     if x.rank < 3 or w.rank != x.rank:
-        raise TypingError(f"a convolution of {x} with {w}: ranks must be equal and at least 3")
+        raise RankError(f"a convolution of {x} with {w}: ranks must be equal and at least 3")
 
 
 def _check_bias(bias: Sequence[TensorType], channels: Size) -> None:
@@ -79,6 +79,11 @@ class Conv(Operator):
     def windows(self, w: TensorType) -> tuple[Window, ...]:
         """One window per spatial axis."""
         return windows(w.dims[2:], self.strides, self.pads, self.dilations)
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        x, w, *_ = operands
+        spans = zip(self.windows(w), x.dims[2:], strict=True)
+        return (self.group - 1, *(size for k, d in spans for size in k.nonnegative(d)))
 
     def infer(self, *operands: TensorType) -> TensorType:
         x, w, *bias = operands
@@ -150,6 +155,13 @@ class ConvTranspose(Operator):
         """One window per spatial axis."""
         return windows(w.dims[2:], self.strides, self.pads, self.dilations)
 
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        spans, extra = self.windows(operands[1]), self._extra(operands[0].rank - 2)
+        found: list[Size] = [self.group - 1, *(d - 1 for d in self.infer(*operands).dims[2:])]
+        for k, e in zip(spans, extra, strict=True):
+            found += [k.kernel - 1, k.stride - 1, k.dilation - 1, k.begin, k.end, e, k.stride - 1 - e]
+        return found
+
     def infer(self, *operands: TensorType) -> TensorType:
         x, w, *bias = operands
         _check_operands(x, w)
@@ -200,7 +212,7 @@ class ConvTranspose(Operator):
     def _extra(self, spatial: int) -> tuple[Size, ...]:
         extra = filled(self.output_padding, spatial, 0)
         if len(extra) != spatial:
-            raise TypingError(f"output_padding {extra} for {spatial} spatial axes")
+            raise RankError(f"output_padding {extra} for {spatial} spatial axes")
         return extra
 
     @classmethod

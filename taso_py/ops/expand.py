@@ -42,6 +42,9 @@ class Expand(Operator):
             raise TypingError(f"Expand to the negative shape {self.shape}")
         return TensorType(x.dtype, broadcast(x.dims, self.shape))
 
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return self.shape
+
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         (x,) = operands
         return x[broadcast_index(x, self.infer(x.type).dims, index)]
@@ -86,6 +89,9 @@ class Tile(Operator):
         if len(self.repeats) != x.rank or any(at_least(r, 0) is False for r in self.repeats):
             raise TypingError(f"Tile of {x} with repeats {self.repeats}")
         return TensorType(x.dtype, tuple(d * r for d, r in zip(x.dims, self.repeats, strict=True)))
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return self.repeats
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         (x,) = operands

@@ -50,6 +50,11 @@ class Gather(Operator):
         self._indices(x.dims[axis])
         return TensorType(x.dtype, (*x.dims[:axis], *self.indices_shape, *x.dims[axis + 1 :]))
 
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        dim = operands[0].dims[normal_axis(self.axis, operands[0].rank)]
+        places: tuple[Size, ...] = self.indices
+        return (*(dim - 1 - i for i in places), *(i for i in places if not isinstance(i, int)))
+
     def _indices(self, dim: Size) -> tuple[int, ...]:
         """The indices counted from the front."""
         if assumed() and not all(isinstance(i, int) for i in self.indices):

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, at_least, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Compare, Index, Operand, Scalar, choose
@@ -38,11 +38,11 @@ class Concat(Operator):
     def infer(self, *operands: TensorType) -> TensorType:
         first = operands[0]
         if first.rank == 0:
-            raise TypingError(f"Concat needs an axis, got {first} of rank 0")
+            raise RankError(f"Concat needs an axis, got {first} of rank 0")
         axis = normal_axis(self.axis, first.rank)
         for other in operands[1:]:
             if other.rank != first.rank:
-                raise TypingError(f"Concat of {first} and {other}: ranks must be equal")
+                raise RankError(f"Concat of {first} and {other}: ranks must be equal")
             if _without(other, axis) != _without(first, axis):
                 raise TypingError(f"Concat on axis {axis} of {first} and {other}")
         extent: Size = 0
@@ -114,6 +114,9 @@ class Split(Operator):
         if whole != x.dims[axis] or any(at_least(s, 0) is False for s in self.split):
             raise TypingError(f"pieces {self.split} do not make up {x.dims[axis]}")
         return TensorType(x.dtype, (*x.dims[:axis], self.split[self.output], *x.dims[axis + 1 :]))
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return self.split
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         axis = normal_axis(self.axis, len(index))

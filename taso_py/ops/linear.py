@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.elementwise import round_attributes
@@ -33,7 +33,7 @@ class MatMul(Operator):
         a, b = operands
         dtype = same_dtype(a, b)
         if a.rank == 0 or b.rank == 0:
-            raise TypingError(f"MatMul needs axes, got {a} and {b}")
+            raise RankError(f"MatMul needs axes, got {a} and {b}")
         left = a.dims if a.rank > 1 else (1, *a.dims)
         right = b.dims if b.rank > 1 else (*b.dims, 1)
         if left[-1] != right[-2]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, product
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import round_attributes
@@ -50,7 +50,7 @@ class SoftmaxFamily(Operator):
     def infer(self, *operands: TensorType) -> TensorType:
         (x,) = operands
         if x.rank == 0:
-            raise TypingError(f"{self.onnx} needs an axis, got {x}")
+            raise RankError(f"{self.onnx} needs an axis, got {x}")
         normal_axis(self.axis, x.rank)
         return x
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
@@ -125,6 +125,10 @@ class Operator:
     def infer(self, *operands: TensorType) -> TensorType:
         """Type of the result; `TypingError` when the operator cannot be applied. Ranks are known."""
         raise NotImplementedError
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        """What must be >= 0 for the operator to be defined, beside the result's sizes; ``infer`` lets symbols pass."""
+        return ()
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         """The meaning: the result's element at ``index`` (one size per axis of the result)."""
@@ -249,5 +253,5 @@ def same_dtype(*operands: TensorType) -> str:
 def normal_axis(axis: int, rank: int) -> int:
     """The axis counted from the front."""
     if not -rank <= axis < max(rank, 1):
-        raise TypingError(f"axis {axis} is outside rank {rank}")
+        raise RankError(f"axis {axis} is outside rank {rank}")
     return axis % rank if rank else 0

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Expression, Size, at_least
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.lookup import lookup
@@ -86,7 +86,7 @@ class Pad(Operator):
     def _halves(self, rank: int) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
         pads = self.pads or (0,) * (2 * rank)
         if len(pads) != 2 * rank:
-            raise TypingError(f"Pad of rank {rank} needs {2 * rank} pads, got {len(pads)}")
+            raise RankError(f"Pad of rank {rank} needs {2 * rank} pads, got {len(pads)}")
         return pads[:rank], pads[rank:]
 
     def _sources(self, dim: Size, begin: Size, end: Size) -> tuple[int, ...] | None:

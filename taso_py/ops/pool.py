@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, assumed, at_least, product
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import (
@@ -49,11 +49,18 @@ class _Pool(Operator):
         (x,) = operands
         spans = self.windows()
         if x.rank != len(spans) + 2:
-            raise TypingError(f"{self.onnx} with kernel {self.kernel_shape} of {x}")
+            raise RankError(f"{self.onnx} with kernel {self.kernel_shape} of {x}")
         for window, dim in zip(spans, x.dims[2:], strict=True):
             _check_window(window, dim)
         spatial = (w.result(d) for w, d in zip(spans, x.dims[2:], strict=True))
         return TensorType(x.dtype, (*x.dims[:2], *spatial))
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        (x,) = operands
+        found: list[Size] = []
+        for w, dim in zip(self.windows(), x.dims[2:], strict=True):
+            found += [*w.nonnegative(dim), dim - 1, w.kernel - 1 - w.begin, w.kernel - 1 - w.end]
+        return found
 
     def taps(self, index: Index, at: Index) -> Index:
         """Index into x of the window's tap ``at`` at the result's ``index``."""
@@ -230,10 +237,13 @@ class _GlobalPool(Operator):
     def infer(self, *operands: TensorType) -> TensorType:
         (x,) = operands
         if x.rank < 3:
-            raise TypingError(f"{self.onnx} needs spatial axes, got {x}")
+            raise RankError(f"{self.onnx} needs spatial axes, got {x}")
         if any(d == 0 for d in x.dims[2:]):
             raise TypingError(f"{self.onnx} of nothing: {x}")
         return TensorType(x.dtype, (*x.dims[:2], *(1 for _ in x.dims[2:])))
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return tuple(d - 1 for d in operands[0].dims[2:])
 
     def everything(self, reduce: Callable[..., Scalar], x: Operand, index: Index) -> Scalar:
         """``reduce`` over all spatial positions of x."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError
 from taso_py.graph.sizes import product
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import Identity
@@ -64,7 +64,7 @@ class Reduction(Operator):
             return tuple(range(rank))
         found = tuple(sorted(normal_axis(a, rank) for a in self.axes))
         if rank == 0 or len(set(found)) != len(found):
-            raise TypingError(f"{self.onnx} over axes {list(self.axes)} of rank {rank}")
+            raise RankError(f"{self.onnx} over axes {list(self.axes)} of rank {rank}")
         return found
 
     @classmethod

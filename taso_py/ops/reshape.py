@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, at_least, floor_divide, product
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
@@ -28,7 +28,7 @@ class Transpose(Operator):
     def _perm(self, rank: int) -> tuple[int, ...]:
         perm = self.perm or tuple(reversed(range(rank)))
         if len(perm) != rank:
-            raise TypingError(f"perm {perm} of rank {rank}")
+            raise RankError(f"perm {perm} of rank {rank}")
         return normal_axes(perm, rank)
 
     def infer(self, *operands: TensorType) -> TensorType:
@@ -157,7 +157,7 @@ class Flatten(Operator):
 
     def _axis(self, rank: int) -> int:
         if not -rank <= self.axis <= rank:
-            raise TypingError(f"Flatten at axis {self.axis} of rank {rank}")
+            raise RankError(f"Flatten at axis {self.axis} of rank {rank}")
         return self.axis + rank if self.axis < 0 else self.axis
 
     def infer(self, *operands: TensorType) -> TensorType:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Expression, Size, image, product, symbol
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import round_attributes, single
@@ -120,6 +120,8 @@ class Resize(Operator):
 
     def infer(self, *operands: TensorType) -> TensorType:
         (x,) = operands
+        if x.rank == 0:
+            raise RankError(f"{self.onnx} needs an axis, got {x}")
         known = self.coordinate_transformation_mode in _COORDINATES and self.nearest_mode in _ROUNDING
         known = known or self._symbolic
         if self.mode == "nearest":

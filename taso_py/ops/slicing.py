@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, at_least, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
@@ -128,7 +128,7 @@ class Slice(Operator):
         axes = normal_axes(self.axes or range(n), rank)
         steps = self.steps or (1,) * n
         if len(axes) != n or len(self.ends) != n or len(steps) != n:
-            raise TypingError(f"{self}: axes, starts, ends and steps differ in length")
+            raise RankError(f"{self}: axes, starts, ends and steps differ in length")
         return {a: Range(*r) for a, *r in zip(axes, self.starts, self.ends, steps, strict=True)}
 
     def infer(self, *operands: TensorType) -> TensorType:

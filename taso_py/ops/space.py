@@ -49,6 +49,9 @@ class DepthToSpace(Operator):
         b = self.blocksize
         return TensorType(x.dtype, (n, _part(c, b * b), h * b, w * b))
 
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return (self.blocksize - 1,)
+
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         (x,) = operands
         n, c, y, z = index
@@ -101,6 +104,9 @@ class SpaceToDepth(Operator):
         n, c, h, w = x.dims
         b = self.blocksize
         return TensorType(x.dtype, (n, c * b * b, _part(h, b), _part(w, b)))
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return (self.blocksize - 1,)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         (x,) = operands

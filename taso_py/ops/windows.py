@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, at_least, floor_divide
 from taso_py.ops.operator import OnnxCall
 from taso_py.ops.reading import integers, text
@@ -25,6 +25,11 @@ class Window:
     def extent(self) -> Size:
         """Positions from the first tap to the last."""
         return (self.kernel - 1) * self.dilation + 1
+
+    def nonnegative(self, dim: Size) -> tuple[Size, ...]:
+        """What must be >= 0 for the window to be one that fits into its axis."""
+        room = dim + self.begin + self.end - self.extent
+        return (room, self.kernel - 1, self.stride - 1, self.dilation - 1, self.begin, self.end)
 
     def source(self, y: Size, r: Size) -> Size:
         """Input position of tap r of output position y."""
@@ -51,7 +56,7 @@ def windows(
     strides, dilations, pads = filled(strides, n, 1), filled(dilations, n, 1), filled(pads, 2 * n, 0)
     stated = f"kernel {tuple(kernel)}, strides {strides}, dilations {dilations}"
     if not n or len(strides) != n or len(dilations) != n or len(pads) != 2 * n:
-        raise TypingError(f"{stated}, pads {pads} differ in length")
+        raise RankError(f"{stated}, pads {pads} differ in length")
     if any(at_least(v, 1) is False for v in (*kernel, *strides, *dilations)):
         raise TypingError(f"{stated} must be positive")
     if any(at_least(v, 0) is False for v in pads):

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taso_py.errors import TypingError
 from taso_py.graph.sizes import Expression, Size, Symbol, equal, floor_divide, product, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator
 from taso_py.prove.arithmetic import Guard, replaced
 from taso_py.prove.declared import Declared, is_symbol
-from taso_py.prove.shapes import Refine, Unsupported
+from taso_py.prove.shapes import Refine, Undetermined, Unsupported
 from taso_py.rules.term import (
     Application,
     AttributeExpression,
@@ -67,7 +66,7 @@ class Attributes(Declared):
                 items += [("block", item.name)] * self._block_rank(item.name)
             elif isinstance(item, Name) and item.name not in self.binding.names:
                 least = 0 if x.elements == 1 else 1
-                count = 1 if isinstance(expression, Listing) else self.shapes.choices.pick(range(least, 4))
+                count = 1 if isinstance(expression, Listing) else self._length(item.name, range(least, 4))
                 items += [("name", item.name)] * count
             elif not isinstance(item, Block):
                 known = known * self.binding.value(item)
@@ -83,8 +82,14 @@ class Attributes(Declared):
             raise Unsupported(f"a Reshape of {x}")
         self._reshaped(expression, items, [str(a) for a in total.terms[0][0]])
 
+    def _length(self, name: str, options: Sequence[int]) -> int:
+        """How many axes a shape of a name has."""
+        there = None if self.shapes.site is None else self.shapes.site.lengths.get(name)
+        return self.shapes.choices.pick(options) if there is None else there
+
     def _block_rank(self, name: str) -> int:
-        count = self.shapes.choices.pick((1, 2, 0))
+        there = None if self.shapes.site is None else self.shapes.site.blocks.get(name)
+        count = self.shapes.choices.pick((1, 2, 0)) if there is None else there
         if count == 0:
             self.binding.blocks[name] = ()
         return count
@@ -226,7 +231,7 @@ class Attributes(Declared):
         solved = self._solved(a, b)
         if solved is not None:
             raise Refine(solved)
-        raise TypingError(f"{a} and {b} cannot be made equal")
+        raise Undetermined(f"{a} and {b} cannot be made equal")
 
     def _factor(self, product: Size, whole: Size) -> dict[str, Size] | None:
         """g·c == g·d with a symbol c: c becomes d, or g becomes 0 where it may be."""
@@ -267,11 +272,22 @@ class Attributes(Declared):
                 if equal(a, b):
                     continue
                 options: list[dict[str, Size] | None] = [None]
-                options += [{str(s): 1} for s in (a, b) if is_symbol(s)]
+                options += [one for s in (a, b) for one in self._being_1(s)]
                 chosen = self.shapes.choices.pick(options)
                 if chosen is not None:
                     raise Refine(chosen)
                 self._equal(a, b)
+
+    def _being_1(self, size: Size) -> Sequence[dict[str, Size]]:
+        """How a size can be 1, in which case it is repeated."""
+        if isinstance(size, int) or not self.context.possible((Guard(size - 1, "=="),)):
+            return ()
+        if len(size.terms) == 1 and size.terms[0][1] == 1 and all(isinstance(a, Symbol) for a in size.terms[0][0]):
+            return ({str(a): 1 for a in size.terms[0][0]},)
+        solved = self._solved(size, 1)
+        if solved is None:
+            raise Undetermined(f"{size} may be 1")
+        return (solved,)
 
     def _squeezed(
         self, term: Application, attributes: Mapping[str, AttributeExpression], types: Sequence[TensorType]
@@ -295,9 +311,7 @@ class Attributes(Declared):
         self.shapes.assumptions = [g.map(values) for g in self.shapes.assumptions]
         self.digits = {k: tuple(replaced(d, values) for d in v) for k, v in self.digits.items()}
         products = self.shapes.products
-        self.shapes.products = {
-            replaced(k, values): tuple(replaced(d, values) for d in v) for k, v in products.items()
-        }
+        self.shapes.products = {replaced(k, values): tuple(replaced(d, values) for d in v) for k, v in products.items()}
         self.done.clear()
 
 

@@ -10,6 +10,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class NothingToChoose(Exception):
+    """A choice among no options: there is no typing of this kind."""
+
+
 @dataclass(slots=True)
 class Choices:
     """The choices of one run: those of ``script`` first, then always the first option."""
@@ -20,7 +24,7 @@ class Choices:
     def pick(self, options: Sequence[T]) -> T:
         """One of the options."""
         if not options:
-            raise LookupError("nothing to choose from")
+            raise NothingToChoose
         k = self.script[len(self.taken)] if len(self.taken) < len(self.script) else 0
         self.taken.append((k, len(options)))
         return options[k]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from taso_py.crew import Crew, Lost, Work
 from taso_py.prove.prover import prove
 from taso_py.prove.replay import Replay
-from taso_py.prove.verdict import Unknown
+from taso_py.prove.verdict import Reason, Unknown
 from taso_py.prove.verify import Judgement, Prover, stages
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
@@ -33,7 +33,7 @@ def judged(
 
 def _unless_known(lost: Lost) -> Judgement:
     """What is known of a rule whose process was lost: its first judgement, if there was one."""
-    return replace(lost.so_far or Judgement(Unknown(lost.why)), seconds=lost.seconds)
+    return replace(lost.so_far or Judgement(Unknown(lost.why, Reason.UNFINISHED)), seconds=lost.seconds)
 
 
 def begin(prover: Prover) -> Work:

@@ -6,16 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from taso_py.errors import TypingError
 from taso_py.graph.sizes import Expression, Size, symbol, symbols
 from taso_py.graph.types import TensorType
-from taso_py.ops.comparison import Where
+from taso_py.ops.operator import Operator
 from taso_py.prove.arithmetic import Context, Guard
 from taso_py.prove.reals import Real
-from taso_py.prove.shapes import POOLS, SPATIAL, Shapes
+from taso_py.prove.shapes import (
+    POOLS,
+    POSITIVE,
+    SPATIAL,
+    AnyMode,
+    Excluded,
+    Shapes,
+    Undetermined,
+    Unsupported,
+    is_real,
+    is_signed,
+)
+from taso_py.rules.element_types import asked
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
-    Application,
     AttributeExpression,
     Axis,
     Binary,
@@ -33,7 +43,7 @@ from taso_py.rules.term import (
     Variable,
     names_in,
 )
-from taso_py.rules.unify import Binding, Unbound, decide
+from taso_py.rules.unify import Binding, Unbound, Value, decide
 
 BLOCKS = (0, 1, 2)
 """Numbers of axes for which a block stands in proofs: every further one behaves like the second."""
@@ -46,6 +56,16 @@ class _Binding(Binding):
     """A binding that decides max(a, b) by a choice where symbols leave it open."""
 
     greater: Callable[[Any, Any], bool] = lambda a, b: True
+    divisors: list[Size] = field(default_factory=list)
+    """Sizes that were divided by: no value is defined where one of them is 0."""
+
+    def operate(self, operation: str, left: Value, right: Value) -> Value:
+        if operation in ("//", "%") and (_real(left) or _real(right)):
+            # Floors and remainders of sizes say nothing of numbers with a fraction.
+            raise Unsupported(f"{operation} of a real attribute")
+        if operation in ("//", "%") and isinstance(right, Expression):
+            self.divisors.append(right)
+        return Binding.operate(self, operation, left, right)
 
     def value(self, expression: AttributeExpression) -> Any:
         if isinstance(expression, Call) and expression.function in ("max", "min"):
@@ -66,6 +86,8 @@ class Declared:
     done: dict[Term, TensorType] = field(default_factory=dict)
     column: Size | None = None
     reals: list[Real] = field(default_factory=list)
+    dtype: str = "float32"
+    """Element type of the numbers."""
 
     def __post_init__(self) -> None:
         self.binding.greater = self._greater
@@ -105,9 +127,11 @@ class Declared:
     # ---- menus and equations ---------------------------------------------------------------------------------------
 
     def _menus(self) -> None:
+        if any(names_in(e) for c in self.rule.choices for e in c.menu):
+            raise Unsupported("a choice among values that depend on names")
         members = [*self.rule.choices, *(c for c in self.rule.conditions if isinstance(c, Membership))]
         for member in members:
-            if not any(names_in(e) for e in member.menu):
+            if member.variable not in self.binding.names and not any(names_in(e) for e in member.menu):
                 options = [self.binding.value(e) for e in member.menu]
                 self.binding.names[member.variable] = self.shapes.choices.pick(options)
 
@@ -124,18 +148,21 @@ class Declared:
         target = whole
         if isinstance(whole, Binary) and whole.operation == "-":
             target = whole.left
-            base = self._sized(whole.right)
+            base = self._natural(whole.right)
         if not isinstance(target, Name) or target.name in self.binding.names:
             return
-        step = self._sized(divisor)
-        if base == 0:
-            value: Size = self.shapes.product(self.shapes.size(f"{target.name}/"), step)
+        step = self._natural(divisor)
+        self._demand_whole(target.name)
+        if self._stands_in(target.name, is_signed):
+            value: Size = base + step * self.shapes.integer(f"{target.name}/")
+        elif base == 0:
+            value = self.shapes.product(self.shapes.size(f"{target.name}/"), step)
         else:
             above = any(
                 isinstance(c, Comparison) and c.left == target and c.relation == ">=" and c.right == whole.right  # type: ignore[union-attr]
                 for c in self.rule.conditions
             )
-            quotient = self.shapes.size(f"{target.name}/") if above else symbol(f"~{target.name}/")
+            quotient = self.shapes.size(f"{target.name}/") if above else self.shapes.integer(f"{target.name}/")
             value = base + step * quotient
             if not above:
                 self.shapes.assumptions.append(Guard(value, ">="))
@@ -144,34 +171,44 @@ class Declared:
     def _sized(self, expression: AttributeExpression) -> Size:
         for name in sorted(names_in(expression)):
             if name not in self.binding.names:
-                least = int(self._field_of(name) in ("dilations", "strides", "kernel_shape", "group", "blocksize"))
-                self.binding.names[name] = self.shapes.size(name, least)
+                self._demand_whole(name)
+                signed = self._stands_in(name, is_signed)
+                least = int(self._stands_in(name, lambda _, field: field in POSITIVE))
+                self.binding.names[name] = self.shapes.integer(name) if signed else self.shapes.size(name, least)
         value = self.binding.value(expression)
         assert isinstance(value, int | Expression)
         return value
 
-    def _field_of(self, name: str) -> str:
-        """The attribute in whose list or value a name stands on the left."""
-        for a in self.rule.left.applications():
-            for field_name, e in a.attributes:
-                if name in names_in(e):
-                    return field_name
-        return ""
+    def _natural(self, expression: AttributeExpression) -> Size:
+        """A size that a condition divides, or by which it divides: one that is never negative."""
+        value = self._sized(expression)
+        if not self.context.implies(Guard(value, ">=")):
+            raise Unsupported(f"{value} may be negative where a condition divides it or by it")
+        return value
+
+    def _demand_whole(self, name: str) -> None:
+        if self._stands_in(name, is_real):
+            raise Unsupported(f"{name} is a real attribute, of which sizes say nothing")
+
+    def _stands_in(self, name: str, kind: Callable[[type[Operator], str], bool]) -> bool:
+        """Whether a name stands in some attribute of a kind on the left."""
+        attributes = ((a.operator, f, e) for a in self.rule.left.applications() for f, e in a.attributes)
+        return any(kind(operator, f) and name in names_in(e) for operator, f, e in attributes)
 
     # ---- declared shapes -------------------------------------------------------------------------------------------
 
     def _declared(self, declaration: Declaration) -> None:
         dims: list[Size] = []
-        for axis in declaration.axes:
-            dims.extend(self._axis(declaration.variable, len(dims), axis))
+        for k, axis in enumerate(declaration.axes, 1):
+            dims.extend(self._axis(declaration.variable, len(dims), axis, len(declaration.axes) - k))
         self.types[declaration.variable] = self._tensor(declaration.variable, tuple(dims))
 
-    def _axis(self, variable: str, place: int, axis: Axis) -> tuple[Size, ...]:
+    def _axis(self, variable: str, place: int, axis: Axis, behind: int) -> tuple[Size, ...]:
         if isinstance(axis, Block):
             if axis.name not in self.binding.blocks:
                 self.binding.blocks[axis.name] = self._block(axis.name)
             dims: tuple[Size, ...] = self.binding.blocks[axis.name]
-            return self.shapes.narrowed(dims) if axis.broadcast else dims
+            return self.shapes.narrowed(dims, variable, place, behind) if axis.broadcast else dims
         factors = axis.factors if isinstance(axis, Product) else (axis,)
         sizes = [self._name_sized(f) for f in factors]
         if len(sizes) > 1:
@@ -179,14 +216,16 @@ class Declared:
         return (self.shapes.product(*sizes),)
 
     def _block(self, name: str) -> tuple[Size, ...]:
+        if self.shapes.site is not None:
+            return self.shapes.sizes(name, self.shapes.site.blocks[name], int(self._is_kernel(name)))
         rank = self.binding.ranks.get(name)
-        count = self.shapes.choices.pick(PERMUTED if self._permutes() else BLOCKS) if rank is None else rank
+        count = self.shapes.rank(name, PERMUTED if self._permutes() else BLOCKS) if rank is None else rank
         if self._pointwise_only():
             count = min(count, 1)
             return tuple(self.shapes.choices.pick((1, self._column())) for _ in range(count))
         spatial = self._spatial(name)
         if spatial:
-            count = self.shapes.choices.pick(spatial)
+            count = self.shapes.rank(name, spatial)
         return self.shapes.sizes(name, count, int(bool(spatial) and self._is_kernel(name)))
 
     def _permutes(self) -> bool:
@@ -223,7 +262,8 @@ class Declared:
             if isinstance(c, Comparison) and c.relation == "==":
                 for this, other in ((c.left, c.right), (c.right, c.left)):
                     if this == Name(name) and not isinstance(other, Call):
-                        self.binding.names[name] = self._sized(other)
+                        value = self.binding.names[name] = self._sized(other)
+                        self.shapes.assumptions.append(Guard(value, ">="))
                         return
         kernel = 1 if name in self._kernel_names() else 0
         self.binding.names[name] = self.shapes.size(name, kernel)
@@ -244,11 +284,11 @@ class Declared:
         return found
 
     def _tensor(self, name: str, shape: tuple[Size, ...]) -> TensorType:
-        conditions = [a.arguments[0] for a in self.rule.left.applications() if a.operator is Where]
-        sources = {v for c in conditions for v in _variables(c)}
-        return TensorType("bool" if name in sources else "float32", shape)
+        return TensorType("bool" if name in asked(self.rule) else self.dtype, shape)
 
     def _pointwise_only(self) -> bool:
+        if self.shapes.site is not None:
+            return False  # the axes of a match are looked at one by one
         sides = (self.rule.left, self.rule.right)
         return all(a.operator.pointwise for s in sides for a in s.applications())
 
@@ -263,8 +303,10 @@ class Declared:
     def _condition(self, c: Comparison | Membership | Predicate) -> None:
         if isinstance(c, Membership):
             menu = [self.binding.value(e) for e in c.menu]
-            if self.binding.names.get(c.variable) not in menu:
-                raise TypingError("outside its menu")
+            actual = self.binding.names.get(c.variable)
+            if actual not in menu:
+                known = all(not isinstance(v, Expression | AnyMode | tuple) for v in (actual, *menu))
+                raise Excluded("a value outside its menu") if known else Undetermined("a menu is open")
         elif isinstance(c, Comparison):
             self._compared(c)
 
@@ -277,8 +319,9 @@ class Declared:
         left, right = self.binding.value(c.left), self.binding.value(c.right)
         if any(not isinstance(v, int | Expression) for v in (left, right)):
             if not self.binding.holds(c):
-                open_ = any(isinstance(e, Expression) for v in (left, right) if isinstance(v, tuple) for e in v)
-                raise TypingError("a condition is open" if open_ else "a condition does not hold")
+                entries = (e for v in (left, right) for e in (v if isinstance(v, tuple) else (v,)))
+                open_ = any(isinstance(e, Expression | AnyMode) for e in entries)
+                raise Undetermined("a condition is open") if open_ else Excluded("a condition does not hold")
             return
         if _real(left - right):
             swap = c.relation in ("<", "<=")
@@ -290,7 +333,7 @@ class Declared:
             "<=": Guard(right - left, ">="), ">": Guard(left - right - 1, ">="), ">=": Guard(left - right, ">="),
         }[c.relation]  # fmt: skip
         if g.decided is False:
-            raise TypingError("a condition does not hold")
+            raise Excluded("a condition does not hold")
         self.shapes.assumptions.append(g)
 
 
@@ -300,9 +343,3 @@ def _real(value: Any) -> bool:
 
 def is_symbol(value: Size) -> bool:
     return isinstance(value, Expression) and len(symbols(value)) == 1 and value == symbol(next(iter(symbols(value))))
-
-
-def _variables(term: Term) -> set[str]:
-    if isinstance(term, Application):
-        return set().union(*map(_variables, term.arguments))
-    return {term.name} if isinstance(term, Variable) else set()

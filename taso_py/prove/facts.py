@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Expression, Size, symbol
-from taso_py.prove.arithmetic import SIGNED, Context, Guard, Unprovable
-from taso_py.prove.maxima import Maxima, constant_of, divided, factor_names, instance
+from taso_py.graph.sizes import Expression, Size
+from taso_py.prove.arithmetic import Context, Guard, Unprovable
+from taso_py.prove.maxima import Maxima, constant_of, divided, factor_names, instance, natural
 from taso_py.prove.normal import (
     ONE,
     ZERO,
@@ -28,6 +28,7 @@ from taso_py.prove.normal import (
     powers,
     scaled,
 )
+from taso_py.prove.obligations import implied
 from taso_py.prove.simplify import cases, virtual
 
 FACTS: Mapping[str, str] = {
@@ -45,7 +46,8 @@ FACTS: Mapping[str, str] = {
     "shift of a maximum": "max(a + c, b + c) = max(a, b) + c",
     "scale of a maximum": "max(c·a, c·b) = c·max(a, b) for c >= 0",
     "rising function": "max(f a, f b) = f(max(a, b)) for f = sigmoid, tanh, exp, softplus",
-    "bounded below": "exp, sigmoid and |x| are never negative",
+    "bounded below": "exp, sigmoid, softplus, √x, |x|, even powers and sizes are not negative, nor sums, products",
+    "positive exponential": "exp x > 0, and so are sums of exponentials over something",
     "leaky relu is two maxima": "leakyrelu(x, s) = max(x, 0) - s·max(-x, 0)",
     "choice": "where(c, a, b) = c·a + (1 - c)·b with c² = c",
     "disjunction": "a or b = a + b - a·b for truth values 0 and 1",
@@ -61,7 +63,6 @@ _TRUTHS = frozenset({"equal", "less"})
 @dataclass(slots=True)
 class Functions(Maxima):
     """Builds values of functions; ``nonnegative`` names tensors without negative elements, ``used`` collects facts."""
-
 
     def apply(self, name: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
         """name(arguments...)."""
@@ -173,19 +174,21 @@ class Functions(Maxima):
         if len(term.factors) != 1 or term.bound or term.guards or term.coefficient.denominator != 1:
             return None
         (f,) = term.factors
-        if f.head.name != "log" or f.power != 1 or not self._positive(instance(f)[0], context):
+        if not f.head.computes("log") or f.power != 1 or not self._positive(instance(f)[0], context):
             return None
         self.used.add("exponential of a logarithm")
         return self._powered("sum", instance(f)[0], int(term.coefficient), context)
 
     def _logarithm(self, value: Sum, context: Context) -> Sum:
+        if not value:
+            raise Unprovable("a logarithm of zero")
         common, rest = extracted(value)
         total: list[Term] = []
         kept: list[Factor] = []
         for f in common.factors:
-            if f.head.name == "exp":
+            if f.head.computes("exp"):
                 total += scaled(instance(f)[0], f.power)
-            elif f.head.name == "sum" and self._positive(instance(f)[0], context):
+            elif f.head.computes("sum") and self._positive(instance(f)[0], context):
                 total += scaled(self.plain("log", instance(f), (), context), f.power)
             else:
                 kept.append(f)
@@ -203,11 +206,14 @@ class Functions(Maxima):
         return bool(value) and all(
             t.coefficient > 0
             and not t.guards
-            and all(f.head.name == "exp" or f.head.kind == "size" for f in t.factors)
-            and any(f.head.name == "exp" for f in t.factors)
+            and all(f.head.computes("exp") or self._positive_size(f, context) for f in t.factors)
+            and any(f.head.computes("exp") for f in t.factors)
             and all(context.implies(Guard(e - 1, ">=")) for _, e in t.bound)
             for t in value
         )
+
+    def _positive_size(self, f: Factor, context: Context) -> bool:
+        return f.head.kind == "size" and natural(f.head) and context.implies(Guard(f.head.size - 1, ">="))
 
     def _modulus(self, value: Sum, context: Context) -> Sum:
         if not value:
@@ -228,19 +234,25 @@ class Functions(Maxima):
             product = multiplied(product, (Term(Fraction(1), powers(inner)),))
         return product if rest == ONE else multiplied(product, self.plain("abs", (rest,), (), context))
 
-    def defined(self, which: str, f: Factor, context: Context) -> bool:
-        """Whether a divisor is surely not 0, a radicand not negative, a logarithm's argument positive."""
+    def defined(self, which: str, f: Factor, context: Context) -> str:
+        """By what a divisor is surely not 0, a radicand not negative, an argument of log positive; else empty."""
         if which == "nonzero":
-            name = f.head.name
             if f.head.kind == "size":
-                return not name.startswith(SIGNED) and context.implies(Guard(symbol(name), "!="))
+                return implied(context, Guard(f.head.size, "!=")) if natural(f.head) else ""
             if f.head.kind == "tensor":
-                return name in self.positive
-            return name == "exp" or (name == "sum" and self._positive(instance(f)[0], context))
+                return f"positive({f.head.name})" if f.head.name in self.positive else ""
+            positive = f.head.computes("exp") or (f.head.computes("sum") and self._positive(instance(f)[0], context))
+            return self._by("positive exponential") if positive else ""
         arguments = instance(f)
         if which == "sqrt":
-            return all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in arguments[0])
-        return which == "log" and self._positive(arguments[0], context)
+            natural_ = all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in arguments[0])
+            return self._by("bounded below") if natural_ else ""
+        positive = which == "log" and self._positive(arguments[0], context)
+        return self._by("positive exponential") if positive else ""
+
+    def _by(self, fact: str) -> str:
+        self.used.add(fact)
+        return fact
 
     def _relu(self, value: Sum, context: Context) -> Sum:
         self.used.add("relu is a maximum")

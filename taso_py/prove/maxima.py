@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Size, symbols
+from taso_py.graph.sizes import Size, symbol, symbols
 from taso_py.prove.arithmetic import SIGNED, Context, Guard, Unprovable
 from taso_py.prove.normal import (
     ONE,
@@ -22,8 +22,9 @@ from taso_py.prove.normal import (
 )
 from taso_py.prove.simplify import UNROLLED, assuming, cases, outside, virtual
 
-LOWEST: Sum = (Term(Fraction(-1), (Factor(Head("size", "@inf")),)),)
-"""Minus infinity, which takes no part in a maximum; elsewhere it is a number like any other."""
+INFINITE = Head("size", "@inf", (symbol("@inf"),))
+LOWEST: Sum = (Term(Fraction(-1), (Factor(INFINITE),)),)
+"""Minus infinity, which takes no part in a maximum and is copied, but never computed with."""
 MONOTONE = frozenset({"sigmoid", "tanh", "exp", "softplus"})
 _NEVER_NEGATIVE = frozenset({"exp", "sigmoid", "abs", "softplus", "sqrt"})
 
@@ -35,6 +36,8 @@ class Maxima:
     nonnegative: frozenset[str] = frozenset()
     positive: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set)
+    certain: frozenset[tuple[str, Head, tuple[Size, ...]]] = frozenset()
+    """What the left side demands of itself whatever is selected: nonzero divisors, radicands that are not negative."""
 
     def apply(self, name: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
         """name(arguments...)."""
@@ -43,16 +46,16 @@ class Maxima:
     def never_negative(self, f: Factor) -> bool:
         """Whether a factor is known to be at least 0."""
         if f.head.kind == "size":
-            return not f.head.name.startswith(SIGNED) or f.head.name in self.nonnegative
+            return natural(f.head) or f.head.name in self.nonnegative
         if f.head.kind in ("truth", "count") or f.power % 2 == 0:
             return True
         if f.head.kind == "tensor":
             return f.head.name in self.nonnegative | self.positive
         if f.head.kind == "maximum":
             return any(not a.bound and not a.guards and not a.body for a in f.head.alternatives)
-        if f.head.name == "sum":
+        if f.head.computes("sum"):
             return all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in f.head.arguments[0])
-        return f.head.name in _NEVER_NEGATIVE
+        return f.head.kind == "function" and f.head.name in _NEVER_NEGATIVE
 
     def maximum(self, alternatives: Sequence[Alternative], context: Context) -> Sum:
         """The maximum of families of values."""
@@ -79,6 +82,8 @@ class Maxima:
         if len(families) == 1 and not families[0].bound and not families[0].guards:
             value: Sum = families[0].body
         else:
+            if any(unbounded(a.body) for a in families):
+                raise Unprovable("an infinite constant is computed with")
             head, index = virtual((), families, context)
             value = (Term(Fraction(1), (Factor(head, index),)),)
         return (*shift, *multiplied((scale,), value))
@@ -126,7 +131,7 @@ class Maxima:
     def _risen(self, families: Sequence[Alternative], context: Context) -> Sum | None:
         """max f(a) = f(max a) when every family is the same rising function."""
         first = _single(families[0].body) if families else None
-        if first is None or first.head.name not in MONOTONE or first.power != 1:
+        if first is None or first.head.kind != "function" or first.head.name not in MONOTONE or first.power != 1:
             return None
         inner = []
         for a in families:
@@ -163,10 +168,18 @@ class Maxima:
         if not kept and magnitude == 1:
             return ONE[0], families
         self.used.add("scale of a maximum")
-        rest = [
-            replace(a, body=tuple(divided(t, kept, magnitude) for t in a.body)) for a in families
-        ]
+        rest = [replace(a, body=tuple(divided(t, kept, magnitude) for t in a.body)) for a in families]
         return Term(magnitude, powers(kept)), rest
+
+
+def unbounded(terms: Sum) -> bool:
+    """Whether an infinity is among the terms."""
+    return any(f.head == INFINITE for t in terms for f in t.factors)
+
+
+def natural(head: Head) -> bool:
+    """Whether a size is a plain symbol that is never negative; a floor or a table may be."""
+    return not head.name.startswith(SIGNED) and head.size == symbol(head.name)
 
 
 def divided(t: Term, kept: Sequence[Factor], magnitude: Fraction) -> Term:
@@ -216,7 +229,7 @@ def _single(body: Sum) -> Factor | None:
 
 
 def _function(f: Factor) -> tuple[object, ...]:
-    return f.head.name, f.head.attributes
+    return f.head.kind, f.head.name, f.head.attributes
 
 
 def factor_names(f: Factor) -> set[str]:

@@ -21,7 +21,7 @@ HeadKind: TypeAlias = Literal["tensor", "truth", "size", "integer", "function", 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is read: a tensor by name, a size, or a function (name, attributes) of sums written in slots."""
+    """What is read: a tensor by name, a size (its one attribute), or a function (name, attributes) of sums in slots."""
 
     kind: HeadKind
     name: str
@@ -37,7 +37,20 @@ class Head:
     def __hash__(self) -> int:
         return self._hash
 
+    def computes(self, function: str) -> bool:
+        """Whether it is this named function; a tensor or a size of the same name is not."""
+        return self.kind == "function" and self.name == function
+
+    @property
+    def size(self) -> Size:
+        """The size that a head of kind size stands for."""
+        (found,) = self.attributes
+        assert isinstance(found, Expression)
+        return found
+
     def __str__(self) -> str:
+        if self.kind == "size":
+            return self.name
         inner = [*map(str, self.attributes), *map(text, self.arguments), *map(str, self.alternatives)]
         return f"{self.name}({'; '.join(inner)})" if inner else self.name
 
@@ -182,15 +195,26 @@ def multiplied(a: Sum, b: Sum) -> Sum:
     """a · b; powers of equal factors are added."""
     if len(a) * len(b) > 5000:
         raise TooManyTerms("a product has too many terms")
-    found = []
+    found: list[Term] = []
     for s in a:
         for t in b:
             other = t.renamed() if s.bound and t.bound else t
             factors = powers((*s.factors, *other.factors))
-            found.append(
-                Term(s.coefficient * other.coefficient, factors, (*s.bound, *other.bound), s.guards | other.guards)
-            )
+            bound, guards = (*s.bound, *other.bound), s.guards | other.guards
+            found += squared(Term(s.coefficient * other.coefficient, factors, bound, guards))
     return tuple(found)
+
+
+def squared(term: Term) -> Sum:
+    """The term with |a|² written as a·a, a sum or not."""
+    square = next((f for f in term.factors if f.head.computes("abs") and f.power > 1 and f.power % 2 == 0), None)
+    if square is None:
+        return (term,)
+    values = dict(slots(square.index))
+    rest: Sum = (replace(term, factors=tuple(f for f in term.factors if f is not square)),)
+    for _ in range(square.power):
+        rest = multiplied(rest, tuple(t.renamed().map(values) for t in square.head.arguments[0]))
+    return rest
 
 
 def powers(factors: Iterable[Factor]) -> tuple[Factor, ...]:
@@ -203,12 +227,9 @@ def powers(factors: Iterable[Factor]) -> tuple[Factor, ...]:
     for (head, index), power in total.items():
         if power and head.kind == "truth":
             power = 1
-        if power and head.name == "abs" and power % 2 == 0:
-            inner = head.arguments[0][0].map(dict(slots(index)))
-            kept += [replace(g, power=g.power * power) for g in inner.factors]
-        elif power:
+        if power:
             kept.append(Factor(head, index, power))
-    return tuple(sorted(kept, key=lambda f: (str(f.head), list(map(str, f.index)))))
+    return tuple(sorted(kept, key=lambda f: (f.head.kind, str(f.head), list(map(str, f.index)))))
 
 
 def slots(index: Iterable[Size]) -> Iterator[tuple[str, Size]]:
@@ -227,7 +248,7 @@ def integer(value: Size, variables: Iterable[str]) -> Sum:
         for atom in monomial:
             me = Expression((((atom,), 1),))
             moving = symbols(me) & indices or any(n.startswith(("_", "#")) for n in symbols(me))
-            factors.append(Factor(Head("integer", "int"), (me,)) if moving else Factor(Head("size", str(atom))))
+            factors.append(Factor(Head("integer", "int"), (me,)) if moving else Factor(Head("size", str(atom), (me,))))
         found.append(Term(Fraction(coefficient), powers(factors)))
     return tuple(found)
 

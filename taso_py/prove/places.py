@@ -11,7 +11,7 @@ from functools import lru_cache
 import z3
 
 from taso_py.graph.sizes import Expression, Size, Symbol, floor_divide, symbol, symbols
-from taso_py.prove.arithmetic import CHECK, Context, Guard, Unprovable, between, ordered, replaced, step
+from taso_py.prove.arithmetic import CHECK, RESOURCES, Context, Guard, Unprovable, between, ordered, replaced, step
 from taso_py.prove.encoding import Encoder
 from taso_py.prove.normal import Term, floors
 from taso_py.prove.simplify import linear, solved
@@ -57,7 +57,7 @@ def solver_for(context: Context) -> tuple[Encoder, z3.Solver]:
     step(CHECK)
     encoder = Encoder(context)
     solver = z3.Solver()
-    solver.set("timeout", 5000)
+    solver.set("rlimit", RESOURCES)
     solver.add(*encoder.context())
     return encoder, solver
 

@@ -2,80 +2,59 @@
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from taso_py.graph.model import Values
-from taso_py.graph.sizes import Size, deciding, floor_divide, symbol, symbols
-from taso_py.prove.arithmetic import STEPS, Context, Guard, Unprovable, Witness, forget, ordered, replaced
+from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
+from taso_py.ops.algebra import Algebra
+from taso_py.prove.arithmetic import STEPS, Context, Guard, Unprovable, Witness, forget, ordered, replaced, steps_left
+from taso_py.prove.claims import proved_types
+from taso_py.prove.conditions import condition, stated
+from taso_py.prove.definedness import Definedness
 from taso_py.prove.equality import Equality
+from taso_py.prove.expansion.judge import Enumerated, bounded
 from taso_py.prove.facts import Functions
-from taso_py.prove.normal import Sum, Term, count_anew, splitting, text
-from taso_py.prove.places import Place, covered, located
+from taso_py.prove.normal import Sum, count_anew, scaled, splitting, text
+from taso_py.prove.obligations import FORM, Z3, Kind, Obligation, implied
 from taso_py.prove.schema import Case, Untyped, typings
 from taso_py.prove.shapes import Unsupported
+from taso_py.prove.simplify import collected
+from taso_py.prove.site import Site
 from taso_py.prove.values import Elements, Window
 from taso_py.prove.verdict import Proved, Unknown
-from taso_py.rules.build import Builder
-from taso_py.rules.coverage import few_axes, instance_of, pattern, typed_alike
-from taso_py.rules.instances import Instance, draw
+from taso_py.rules.alpha import normal_law
+from taso_py.rules.coverage import arithmetic_on_axes
+from taso_py.rules.coverage import covered as covered_by
 from taso_py.rules.rule import Rule
+from taso_py.rules.term import Comparison
 
-BOUND = 3
+_CONDITIONS = 12
+"""Most conditions that are added to one law."""
+BOUND = 2
 """Largest size in proofs for bounded sizes."""
-_EXCLUDED = re.compile(r"backwards|empty|\^|[r.]0[.|]|axes=\(\)|axes=\(\d+\.\d+\.\d")
-"""Typings that a proof leaves out and a match is refused for: see `taso_py.rules.coverage`; also values without axes
-that a regrouping makes, and lists of three axes or more."""
-DRAWS, ATTEMPTS = 12, 300
-"""Random instances of each direction that a proof must cover, and attempts to draw one."""
 
 
 def prove(rule: Rule) -> Proved | Unknown:
-    """Proves ``rule`` (both directions of an ``==`` law) for all sizes, never refutes it."""
+    """Proves ``rule`` (both directions of an ``==`` law) for all sizes, else up to `BOUND`; never refutes it.
+
+    A claim for bounded sizes is one that was enumerated: all instances over stated menus, beside the typings.
+    """
     verdict = prove_all_sizes(rule)
     if isinstance(verdict, Proved):
         return verdict
-    bounded = _covering(rule, _both(rule, BOUND))
-    return bounded if isinstance(bounded, Proved) else verdict
+    small = _both(rule, BOUND)
+    if isinstance(small, Unknown):
+        return verdict
+    shown = [bounded(directed, BOUND) for directed in normal_law(rule).directions()]
+    if not all(isinstance(e, Enumerated) for e in shown):
+        return verdict
+    ranks = min(e.menus.ranks for e in shown if isinstance(e, Enumerated))
+    return replace(small, ranks=ranks, method="enumeration")
 
 
 def prove_all_sizes(rule: Rule, steps: int = STEPS) -> Proved | Unknown:
     """`prove` without the fallback to bounded sizes, and with so many steps at most."""
-    return _covering(rule, _both(rule, None, steps))
-
-
-def _covering(rule: Rule, verdict: Proved | Unknown) -> Proved | Unknown:
-    left_out = uncovered(rule, verdict) if isinstance(verdict, Proved) else ""
-    return Unknown(f"the typings that were proved leave out {left_out}") if left_out else verdict
-
-
-def uncovered(rule: Rule, proof: Proved) -> str:
-    """The typing of a random instance that the proof does not cover; empty when `DRAWS` of them are covered."""
-    random, values = np.random.default_rng(zlib.crc32(rule.name.encode())), Values()
-    for directed in rule.directions():
-        for _ in range(DRAWS):
-            instance = draw(directed, random, values, ATTEMPTS)
-            if instance is None:
-                break
-            found = _pattern_of(directed, instance)
-            if _EXCLUDED.search(found) or found in proof.patterns:
-                continue
-            if not instance_of(found, proof.patterns) or (few_axes(found) and not typed_alike(found, proof.patterns)):
-                return found
-    return ""
-
-
-def _pattern_of(rule: Rule, instance: Instance) -> str:
-    left = Builder(instance.values, instance.binding, rule.left, "float32")
-    for term in rule.left.outputs:
-        left.output(term)
-    placed = {t: (v, left.nodes.get(v)) for t, v in left.done.items()}
-    placed = {t: placed[rule.left.resolve(t)] for t in rule.left.applications()}
-    return pattern(rule, placed, instance.values.types.__getitem__)
+    return _both(rule, None, steps)
 
 
 def _both(rule: Rule, limit: int | None, steps: int = STEPS) -> Proved | Unknown:
@@ -83,22 +62,45 @@ def _both(rule: Rule, limit: int | None, steps: int = STEPS) -> Proved | Unknown
     forget(steps)
     count_anew()
     found: list[Proved] = []
-    for directed in rule.directions():
+    for directed in normal_law(rule).directions():
         verdict = _directed(directed, limit)
         if isinstance(verdict, Unknown):
             return verdict
         found.append(verdict)
     facts = sorted({f for p in found for f in p.facts})
     patterns = tuple(x for p in found for x in p.patterns)
-    return Proved(limit, None, "multiplicities", sum(p.cases for p in found), tuple(facts), patterns)
+    ranks = min((p.ranks for p in found if p.ranks is not None), default=None)
+    cases = sum(p.cases for p in found)
+    shown = tuple(x for p in found for x in p.obligations)
+    return Proved(limit, ranks, "multiplicities", cases, tuple(facts), patterns, found[0].types, shown)
 
 
-def _directed(rule: Rule, limit: int | None) -> Proved | Unknown:
-    cases, skipped = 0, ""
+def prove_with_conditions(rule: Rule, steps: int = STEPS) -> tuple[Rule, Proved | Unknown]:
+    """`prove_all_sizes` of the rule with the conditions that its right side needs, and the rule with them."""
+    for _ in range(_CONDITIONS):
+        verdict = prove_all_sizes(rule, steps)
+        steps = min(steps, steps_left())
+        if isinstance(verdict, Proved) or verdict.missing is None:
+            break
+        rule = stated(rule, verdict.missing)
+    return rule, verdict
+
+
+def prove_at(rule: Rule, site: Site, steps: int) -> Proved | Unknown:
+    """Proves a directed rule for all sizes at one match's numbers of axes, axes and flags; names are normal ones."""
+    forget(steps)
+    count_anew()
+    return _directed(rule, None, site)
+
+
+def _directed(rule: Rule, limit: int | None, site: Site | None = None) -> Proved | Unknown:
+    cases, largest, skipped = 0, 0, ""
     facts: set[str] = set()
+    kinds: set[Algebra] = set()
     patterns: set[str] = set()
+    shown: list[tuple[str, tuple[Obligation, ...]]] = []
     try:
-        for case in typings(rule, limit):
+        for case in typings(rule, limit, site):
             if isinstance(case, Untyped):
                 if case.side == "right":
                     return Unknown(f"the right side is not typed: {case.why}")
@@ -109,15 +111,45 @@ def _directed(rule: Rule, limit: int | None) -> Proved | Unknown:
             proof = Proof(case)
             why = proof.failure()
             if why:
-                return Unknown(why)
-            facts |= proof.functions.used
-            patterns.add(case.pattern)
+                return Unknown(why, missing=proof.missing)
+            facts |= proof.facts
+            shown.append((case.patterns[0], tuple(proof.obligations)))
+            patterns.update(case.patterns)
+            kinds |= case.kinds
+            largest = max(largest, case.rank)
             cases += 1
     except (Unprovable, Unsupported) as error:
         return Unknown(str(error))
     if not cases:
         return Unknown(f"no typing of the left side is known: {skipped}")
-    return Proved(limit, None, "multiplicities", cases, tuple(sorted(facts)), tuple(sorted(patterns)))
+    ranks = None if site is not None or general(rule, patterns, limit) else largest
+    types = proved_types(rule, kinds)
+    signatures = tuple(sorted(patterns))
+    return Proved(limit, ranks, "multiplicities", cases, tuple(sorted(facts)), signatures, types, tuple(shown))
+
+
+WIDE = 120
+"""Most typings with one axis more that are looked at before a claim is kept to the numbers of axes that were proved."""
+
+
+def general(rule: Rule, patterns: Iterable[str], limit: int | None) -> bool:
+    """Whether proved typings cover every number of axes.
+
+    They do where the rule does not compute with axes and where, with one axis more than any proof has looked at, all
+    typings are instances of proved ones: the further axes are parallel throughout.
+    """
+    if arithmetic_on_axes(rule):
+        return False
+    known = tuple(patterns)
+    for count, case in enumerate(typings(rule, limit, wide=True)):
+        if count >= WIDE:
+            return False
+        if isinstance(case, Untyped):
+            if not case.definite:
+                return False
+        elif not covered_by(known, case.patterns[0]):
+            return False
+    return True
 
 
 @dataclass(slots=True)
@@ -126,25 +158,49 @@ class Proof:
 
     case: Case
     functions: Functions = field(init=False)
+    obligations: list[Obligation] = field(default_factory=list)
+    """What has been shown so far."""
+    facts: set[str] = field(default_factory=set)
+    """Facts that were used."""
+    missing: Comparison | None = None
+    """A condition that would be needed, where `failure` is for want of one."""
 
     def __post_init__(self) -> None:
         self.functions = Functions(self.case.nonnegative, self.case.positive)
 
     def failure(self) -> str:
         """Why the typing is not proved; empty when it is."""
-        types = self.case.values.types
-        for a, b in zip(self.case.left, self.case.right, strict=True):
-            if types[a].dtype != types[b].dtype or types[a].rank != types[b].rank:
-                return f"the types {types[a]} and {types[b]} differ"
-            for d, e in zip(types[a].dims, types[b].dims, strict=True):
-                if not self.case.context.implies(Guard(d - e, "==")):
-                    return f"the shapes of {types[a]} and {types[b]} are not proved equal"
-            why = self._elements(a, b)
+        for operator, size in self.case.required:
+            if not self._implied("size", f"{operator} on the right: {size} >= 0", Guard(size, ">=")):
+                self.missing = condition(size)
+                return f"the right side's {operator} is not defined unless {size} >= 0: state the condition"
+        for k, (a, b) in enumerate(zip(self.case.left, self.case.right, strict=True), start=1):
+            why = self._typed(f"output {k}", a, b) or self._elements(f"output {k}", a, b)
+            self.facts |= self.functions.used
+            self.functions.used = set()
             if why:
                 return why
         return ""
 
-    def _elements(self, a: int, b: int) -> str:
+    def _implied(self, kind: Kind, what: str, wanted: Guard) -> bool:
+        by = implied(self.case.context, wanted)
+        if by:
+            self.obligations.append(Obligation(kind, what, by))
+        return bool(by)
+
+    def _typed(self, name: str, a: int, b: int) -> str:
+        """Equal element types, numbers of axes and sizes."""
+        types = self.case.values.types
+        if types[a].dtype != types[b].dtype or types[a].rank != types[b].rank:
+            return f"the types {types[a]} and {types[b]} differ"
+        what = f"{name}: the elements and number of axes of {types[a]} and {types[b]}"
+        self.obligations.append(Obligation("typing", what, FORM))
+        for d, e in zip(types[a].dims, types[b].dims, strict=True):
+            if not self._implied("size", f"{name}: {d} == {e}", Guard(d - e, "==")):
+                return f"the shapes of {types[a]} and {types[b]} are not proved equal"
+        return ""
+
+    def _elements(self, name: str, a: int, b: int) -> str:
         """The element at a symbolic index; index variables are split into digits where floors ask for it."""
         dims = self.case.values.types[a].dims
         variables = [(symbol(f"i:{k}"), d) for k, d in enumerate(dims)]
@@ -153,22 +209,28 @@ class Proof:
         for _ in range(12):
             context = self.case.context.and_((), bounds)
             try:
-                sides, context = self._sides(a, b, index, context)
+                sides, context, shown = self._sides(a, b, index, context)
             except Unprovable as error:
                 return str(error)
             sizes = [s for side in sides for t in side for s in t.sizes()]
             split = splitting(sizes, bounds)
             if split is None:
-                return self._compared(sides[0], sides[1], context)
-            name, divisor = split
-            high, low = symbol(f"{name}h"), symbol(f"{name}l")
-            extent = bounds.pop(name)
+                self.obligations += shown
+                return self._compared(f"{name} at [{', '.join(map(str, index))}]", sides[0], sides[1], context)
+            digit, divisor = split
+            high, low = symbol(f"{digit}h"), symbol(f"{digit}l")
+            extent = bounds.pop(digit)
             bounds[str(high)], bounds[str(low)] = floor_divide(extent, divisor), divisor
-            index = [replaced(i, {name: high * divisor + low}) for i in index]
+            index = [replaced(i, {digit: high * divisor + low}) for i in index]
         return "an index would have to be split too often"
 
-    def _sides(self, a: int, b: int, index: list[Size], context: Context) -> tuple[list[Sum], Context]:
-        """Both elements; a maximum of the left side is known not to be empty, of one on the right it must be shown."""
+    def _sides(
+        self, a: int, b: int, index: list[Size], context: Context
+    ) -> tuple[list[Sum], Context, list[Obligation]]:
+        """Both elements, and why the right one is defined.
+
+        A maximum of the left side is known not to be empty, of one on the right it must be shown.
+        """
         left, right = (
             Elements(self.case.nodes, self.case.values.types, self.case.leaves, self.functions) for _ in range(2)
         )
@@ -177,78 +239,19 @@ class Proof:
             context = _with_windows(context, left.windows)
             sums.append(right.element(b, index, context))
             context = _with_windows(context, [w for w in right.windows if w.checked])
-        self._defined(left, right, context)
-        return sums, context
+        self.functions.certain = left.certain()
+        return sums, context, Definedness(self.functions, left, right, self.case.context, context).obligations()
 
-    def _defined(self, left: Elements, right: Elements, context: Context) -> None:
-        """Where the left side is defined, so must the right side be."""
-        sizes = self.case.context.and_(self._not_zero(left))
-        for (which, head), terms in right.domains.items():
-            known = left.domains.get((which, head), [])
-            for t in terms:
-                if self.functions.defined(which, t.factors[0], context) or any(_same_place(t, k) for k in known):
-                    continue
-                if not _read_by(known, t, sizes):
-                    raise Unprovable(f"the right side may not be defined: {head} must be {which}")
-        for w in right.windows:
-            here = frozenset(w.context.assumptions)
-            others = [v for v in left.windows if not v.guards and here.issuperset(v.context.assumptions)]
-            extents = {e for v in others for _, e in v.bound}
-            full = not w.guards and all(e in extents or w.context.implies(Guard(e - 1, ">=")) for _, e in w.bound)
-            if not full and not w.checked:
-                raise Unprovable("a maximum on the right side may be empty")
-
-    def _not_zero(self, side: Elements) -> list[Guard]:
-        """Sizes by which every element of a side is divided: where one is 0, nothing of it is defined."""
-        base = frozenset(self.case.context.assumptions)
-        found: list[Guard] = []
-        for (which, head), terms in side.domains.items():
-            always = any(t.guards <= base and all(b.startswith("i:") for b, _ in t.bound) for t in terms)
-            if which == "nonzero" and head.kind == "size" and always and re.fullmatch(r"[a-z][\w.:]*", head.name):
-                found.append(Guard(symbol(head.name) - 1, ">="))
-        return found
-
-    def _compared(self, left: Sum, right: Sum, context: Context) -> str:
+    def _compared(self, what: str, left: Sum, right: Sum, context: Context) -> str:
         try:
             if Equality(self.functions, self.case.reals).same(left, right, context):
+                alike = left == right or not collected((*left, *scaled(right, -1)))
+                by = "; ".join((FORM if alike else Z3, *sorted(self.functions.used)))
+                self.obligations.append(Obligation("equality", what, by))
                 return ""
         except Unprovable as error:
             return str(error)
         return f"not proved equal: {text(left)[:600]} and {text(right)[:600]}"
-
-
-def _same_place(one: Term, other: Term) -> bool:
-    """Whether wherever the first term's one factor is read, the second one's is, and at the same place.
-
-    What sizes alone decide is the same number whether or not it is read.
-    """
-    one, other = _without_single(one), _without_single(other)
-    index = one.factors[0].index
-    alone = one.factors[0].head.kind in ("size", "count")
-    names = set[str]().union(*map(symbols, index), *(() if alone else (symbols(g.value) for g in other.guards)))
-    ranges = [{b for b in term.bound if b[0] in names} for term in (one, other)]
-    if index != other.factors[0].index or not ranges[0] >= ranges[1]:
-        return False  # bound variables of one name may be different ones
-    extents = [e for _, e in one.bound]
-    return alone or (other.guards <= one.guards and all(e in extents for _, e in other.bound))
-
-
-def _read_by(known: Sequence[Term], term: Term, sizes: Context) -> bool:
-    """Whether all that one term reads, for any element of the result, others read for some element of it."""
-    places = [p for k in known for p in _read_at(k)]
-    return all(covered(p, places, sizes) for p in _read_at(term))
-
-
-def _without_single(term: Term) -> Term:
-    """The term without bound variables that can only be 0."""
-    single: dict[str, Size] = {b: 0 for b, e in term.bound if e == 1}
-    bound = tuple((b, e) for b, e in term.bound if e != 1)
-    return replace(replace(term, bound=()).map(single), bound=bound)
-
-
-def _read_at(term: Term) -> list[Place]:
-    """The places of all elements that a term's one factor reads, for some element of the result."""
-    return located(term, len(term.factors[0].index), ())
 
 
 def _with_windows(context: Context, windows: Sequence[Window]) -> Context:
@@ -271,5 +274,3 @@ def _decider(context: Context):  # type: ignore[no-untyped-def]
         return False if context.implies(Guard(-difference - 1, ">=")) else None
 
     return decide
-
-

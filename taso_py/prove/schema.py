@@ -6,28 +6,28 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TypeAlias
 
-from taso_py.errors import TypingError
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.model import Node, Values
-from taso_py.graph.sizes import Size, deciding
-from taso_py.graph.types import TensorType
-from taso_py.ops.gather import Gather
-from taso_py.ops.operator import Operator
-from taso_py.ops.pool import AveragePool, MaxPool
+from taso_py.graph.sizes import Size, deciding, product
+from taso_py.graph.types import INTEGERS, TensorType
+from taso_py.ops.algebra import Algebra, algebra
 from taso_py.prove.arithmetic import Context, Guard
 from taso_py.prove.attributes import FIRST, Attributes
-from taso_py.prove.choices import Choices, explored
+from taso_py.prove.choices import NothingToChoose, explored
+from taso_py.prove.claims import kinds_of
 from taso_py.prove.declared import is_symbol
 from taso_py.prove.reals import Real
-from taso_py.prove.shapes import RANKS, Refine, Shapes, Unsupported
+from taso_py.prove.shapes import RANKS, Excluded, Refine, Shapes, Undetermined, Unsupported
+from taso_py.prove.site import Site
 from taso_py.prove.values import Leaf
 from taso_py.rules.build import Builder, NotBuildable
-from taso_py.rules.coverage import pattern
+from taso_py.rules.coverage import Typing, typed
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -35,6 +35,7 @@ from taso_py.rules.term import (
     Block,
     Listing,
     Predicate,
+    Quantity,
     Scalar,
     Term,
     Variable,
@@ -44,11 +45,7 @@ from taso_py.rules.unify import Unbound
 _Wanted: TypeAlias = Callable[[str], tuple[Size, ...]]
 MOST = 6000
 """Most typings of one rule."""
-_NEVER = re.compile(
-    r"condition does not hold|conditions exclude|\branks?\b|spatial axes|differ in length|\[\] has no definition"
-)
-_OPEN = re.compile(r"is open|cannot be made equal|~")
-_MISTYPED = (TypingError, NotBuildable, Unbound, LookupError, TypeError, ValueError, ZeroDivisionError)
+_MISTYPED = (TypingError, NotBuildable, Unbound, NothingToChoose, LookupError, TypeError, ValueError, ZeroDivisionError)
 _EARLY = (
     *FIRST, "axis", "axes", "kernel_shape", "dilations", "strides", "starts", "steps", "ends", "indices",
     "indices_shape",
@@ -69,7 +66,12 @@ class Case:
     nonnegative: frozenset[str]
     positive: frozenset[str]
     reals: tuple[Real, ...] = ()
-    pattern: str = ""
+    patterns: tuple[str, ...] = ()
+    """What a match has in common with it: without the axes that are parallel throughout, and with all."""
+    kinds: frozenset[Algebra] = frozenset()
+    """What its operators compute."""
+    required: tuple[tuple[str, Size], ...] = ()
+    """What must be >= 0 for the right side to be defined: sizes, what room windows have, indices from both ends."""
 
     @property
     def rank(self) -> int:
@@ -87,32 +89,42 @@ class Untyped:
     """Whether no instance is typed so; otherwise sizes may coincide in an instance that this leaves out."""
 
 
-def _definite(error: Exception, limit: int | None) -> bool:
+def _definite(error: Exception, shapes: Shapes) -> bool:
     """Whether an error stems from numbers of axes or from a condition, which no choice of sizes mends.
 
     Where all sizes are concrete, what is not typed has no type, unless an attribute is open.
     """
-    if isinstance(error, TypingError):
-        known = limit is not None and not _OPEN.search(str(error))
-        return known or bool(_NEVER.search(str(error)))
-    return isinstance(error, LookupError)
+    if isinstance(error, NotBuildable) and error.__cause__ is not None:
+        return isinstance(error.__cause__, Exception) and _definite(error.__cause__, shapes)
+    if isinstance(error, RankError | Excluded | NothingToChoose):
+        return True
+    concrete = shapes.limit is not None and not shapes.signed
+    return concrete and isinstance(error, TypingError) and not isinstance(error, Undetermined)
 
 
-def typings(rule: Rule, limit: int | None = None) -> Iterator[Case | Untyped]:
-    """Every typing of a directed rule; with a limit, every one with concrete sizes up to it."""
-    for count, case in enumerate(explored(lambda choices: _typing(rule, choices, limit))):
+def typings(
+    rule: Rule, limit: int | None = None, site: Site | None = None, *, wide: bool = False
+) -> Iterator[Case | Untyped]:
+    """Every typing of a directed rule; with a limit, every one with concrete sizes up to it, with a site, those there.
+
+    ``wide`` ones have one axis more than the others, wherever the rule leaves the number open.
+    """
+    for count, case in enumerate(explored(lambda choices: _typing(rule, Shapes(choices, limit, site, wide)))):
         if count >= MOST:
             raise Unsupported("too many typings")
         yield case
 
 
-def _typing(rule: Rule, choices: Choices, limit: int | None) -> Case | Untyped:
-    typing = _Typing(rule, Shapes(choices, limit))
+def _typing(rule: Rule, shapes: Shapes) -> Case | Untyped:
+    typing, site = _Typing(rule, shapes), shapes.site
+    if site is not None:
+        typing.dtype = site.dtype
+        typing.binding.names.update(site.names)
     with deciding(typing.decide):
         try:
             typing.left()
         except _MISTYPED as error:
-            return Untyped(f"{type(error).__name__}: {error}", "left", definite=_definite(error, limit))
+            return Untyped(f"{type(error).__name__}: {error}", "left", definite=_definite(error, typing.shapes))
         return typing.case()
 
 
@@ -129,11 +141,22 @@ class _Typing(Attributes):
         for term in self.rule.left.outputs:
             self._type(term)
         if not self.binding.settle() or self.binding.waiting or self.binding.shapes:
-            raise TypingError("the declarations leave something open")
+            raise Undetermined("the declarations leave something open")
         for c in self.rule.conditions:
             self._condition(c)
+        if self.shapes.site is not None and not all(map(self._as_there, self.types)):
+            raise Excluded("another typing than the site's")
+        self.shapes.assumptions += [Guard(d - 1, ">=") for d in self.binding.divisors]
         if not self.context.possible(()) or any(r.decided is False for r in self.reals):
-            raise TypingError("the conditions exclude it")
+            raise Excluded("the conditions exclude it")
+
+    def _as_there(self, name: str) -> bool:
+        """Whether a variable's type is one of which the site's is an instance."""
+        there = self.shapes.site.ones[name] if self.shapes.site is not None else ()
+        dims = self.types[name].dims
+        if name in self._numbers():
+            return True
+        return len(dims) == len(there) and all(one or d != 1 for d, one in zip(dims, there, strict=True))
 
     # ---- types of the left side, bottom up -------------------------------------------------------------------------
 
@@ -146,7 +169,7 @@ class _Typing(Attributes):
                 self.types[term.name] = self._tensor(term.name, shape)
             return self.types[term.name]
         if isinstance(term, Scalar):
-            return TensorType("float32", ())
+            return TensorType(self.dtype, ())
         while term not in self.done:
             try:
                 self.done[term] = self._application(term, wanted)
@@ -156,10 +179,10 @@ class _Typing(Attributes):
 
     def _free(self, name: str) -> tuple[Size, ...]:
         if name in self._numbers():
-            return ()
+            return () if self.shapes.site is None else (1,) * len(self.shapes.site.ones[name])
         if self._pointwise_only():
             return self.shapes.choices.pick(((), (1,), (self._column(),)))
-        return self.shapes.sizes(name, self.shapes.choices.pick(RANKS))
+        return self.shapes.sizes(name, self.shapes.rank(name, RANKS))
 
     def _application(self, term: Application, wanted: _Wanted | None) -> TensorType:
         terms = [self.rule.left.resolve(a) for a in term.arguments]
@@ -179,7 +202,7 @@ class _Typing(Attributes):
         self._squeezed(term, attributes, types)
         operator = self._operator(term, types)
         result = operator.infer(*types)
-        self.shapes.assumptions += requirements(operator, types)
+        self.shapes.assumptions += [Guard(size, ">=") for size in (*operator.nonnegative(*types), *result.dims)]
         return result
 
     def _order(self, term: Application, terms: Sequence[Term]) -> list[int]:
@@ -230,32 +253,41 @@ class _Typing(Attributes):
         values = Values()
         for name, type_ in sorted(self.types.items()):
             self.binding.tensors[name] = values.new(type_)
-        builders = [Builder(values, self.binding, side, "float32") for side in (self.rule.left, self.rule.right)]
+        builders = [Builder(values, self.binding, side, self.dtype) for side in (self.rule.left, self.rule.right)]
         outputs: list[tuple[int, ...]] = []
         for side, builder in zip((self.rule.left, self.rule.right), builders, strict=True):
+            self.binding.divisors.clear()
             try:
                 outputs.append(tuple(builder.output(t) for t in side.outputs))
             except _MISTYPED as error:
                 which = "right" if side is self.rule.right else "left"
                 return Untyped(f"{type(error).__name__}: {error}", which)
         nodes = {**builders[0].nodes, **builders[1].nodes}
-        for node in builders[1].nodes.values():
-            # A right side that is not typed is not built.
-            types = [values.types[i] for i in node.inputs if i is not None]
-            self.shapes.assumptions += requirements(node.operator, types)
+        needs = [*self._divided(), *required(builders[1].nodes, values)]
         leaves = {self.binding.tensors[n]: self._leaf(n) for n in self.types}
         names = {p: self._named(p) for p in ("nonnegative", "positive")}
+        if typed(self.rule) and any(map(partial(_wraps, values), nodes.values())):
+            raise Unsupported("integers are computed with beside a cast: they wrap at other sizes")
+        patterns = self._signatures(builders, tuple(zip(*outputs, strict=True)))
         return Case(
             values, nodes, outputs[0], outputs[1], leaves, self.context,
             names["nonnegative"] | self._natural_reals(), names["positive"], tuple(self.reals),
-            self._pattern(builders[0]),
+            patterns, kinds_of(nodes, values), tuple(dict.fromkeys(needs)),
         )  # fmt: skip
 
-    def _pattern(self, left: Builder) -> str:
-        placed = {t: (v, left.nodes.get(v)) for t, v in left.done.items()}
-        for t in self.rule.left.applications():
-            placed.setdefault(t, placed[self.rule.left.resolve(t)])
-        return pattern(self.rule, placed, left.values.types.__getitem__)
+    def _divided(self) -> Iterator[tuple[str, Size]]:
+        """Sizes by which the right side's attributes divide, by ``//`` and ``%`` or for what a -1 in a shape leaves."""
+        yield from (("//", d - 1) for d in self.binding.divisors)
+        for term in self.rule.right.applications():
+            shape = self._value(dict(term.attributes).get("shape", Quantity(0)))
+            if term.operator.onnx == "Reshape" and isinstance(shape, tuple) and -1 in shape:
+                yield "Reshape", product(s for s in shape if s != -1) - 1
+
+    def _signatures(self, sides: Sequence[Builder], outputs: tuple[tuple[int, int], ...]) -> tuple[str, ...]:
+        left, right = (b.placed() for b in sides)
+        types = sides[0].values.types.__getitem__
+        typing = Typing(self.rule, left, right, self.binding.tensors, outputs, types)
+        return tuple(dict.fromkeys((typing.signature(), typing.signature(whole=True))))
 
     def _natural_reals(self) -> frozenset[str]:
         """Real attributes that a condition makes non-negative."""
@@ -271,30 +303,28 @@ class _Typing(Attributes):
         for axis, d in enumerate(dims):
             if axis not in digits and d in self.shapes.products:
                 digits[axis] = self.shapes.products[d]
-        value = Fraction(1) if name in self._named("true") else Fraction(0) if name in self._named("false") else None
-        return Leaf(name, digits, value)
+        return Leaf(name, digits, self._truth(name))
+
+    def _truth(self, name: str) -> Fraction | None:
+        """The value of a constant that is all true or all false; of a number that says nothing."""
+        told = [p for p in ("true", "false") if name in self._named(p)]
+        if told and self.types[name].dtype != "bool":
+            raise Unsupported(f"{told[0]}({name}): {name} holds numbers, not truth values")
+        return Fraction(told[0] == "true") if told else None
 
 
-def requirements(operator: Operator, types: Sequence[TensorType]) -> list[Guard]:
-    """What the sizes of an application on the left satisfy, or it would not be typed."""
-    if isinstance(operator, Gather):
-        dim = types[0].dims[operator.axis]
-        places: tuple[Size, ...] = operator.indices
-        return [Guard(dim - 1 - i, ">=") for i in places if not isinstance(i, int)]
-    windows = getattr(operator, "windows", None)
-    if windows is None:
-        return []
-    pool = isinstance(operator, MaxPool | AveragePool)
-    spans = windows() if pool else windows(types[1])
-    if operator.onnx == "ConvTranspose":
-        return []
-    found: list[Guard] = []
-    for window, dim in zip(spans, types[0].dims[2:], strict=True):
-        found.append(Guard(dim + window.begin + window.end - window.extent, ">="))
-        if pool:
-            found.append(Guard(dim - 1, ">="))
-            found += [Guard(window.kernel - 1 - pad, ">=") for pad in (window.begin, window.end)]
-    return found
+def _wraps(values: Values, node: Node) -> bool:
+    """Whether integers are computed with."""
+    types = tuple(values.types[i] for i in node.inputs if i is not None)
+    return algebra(node.operator, types) != "move" and any(t.dtype in INTEGERS for t in types)
+
+
+def required(nodes: Mapping[int, Node], values: Values) -> Iterator[tuple[str, Size]]:
+    """What must be >= 0 for nodes to be defined, each with the operator that needs it."""
+    for value, node in nodes.items():
+        types = [values.types[i] for i in node.inputs if i is not None]
+        for size in (*node.operator.nonnegative(*types), *values.types[value].dims):
+            yield node.operator.onnx, size
 
 
 def _stated_rank(term: Application) -> int | None:

@@ -7,26 +7,54 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size, floor_divide, symbol
 from taso_py.ops.operator import Operator
 from taso_py.prove.arithmetic import Guard
 from taso_py.prove.choices import Choices
+from taso_py.prove.site import Site
 
 Shape: TypeAlias = tuple[Size, ...]
 
 POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
 _REAL = frozenset({"alpha", "beta", "epsilon", "gamma"})
-_POSITIVE = frozenset({"strides", "dilations", "kernel_shape", "group", "blocksize", "repeats"})
+POSITIVE = frozenset({"strides", "dilations", "kernel_shape", "group", "blocksize"})
 _OPTIONS: Mapping[str, Sequence[Any]] = {
     "transA": (0, 1), "transB": (0, 1), "keepdims": (1, 0), "count_include_pad": (0, 1), "flatten": (0, 1),
     "approximate": ("none", "tanh"),
 }  # fmt: skip
+class AnyMode(str):
+    """A mode that stands for all of its kind."""
+
+    __slots__ = ()
+
+
 MODES = ("coordinate_transformation_mode", "nearest_mode")
 """Names of maps of axes: one that is no real one stands for all, and what it does is an unknown function."""
 SPATIAL = (1, 2)
 """Numbers of spatial axes of windows in proofs: every further one behaves like the second."""
 RANKS = (1, 2, 3)
 """Numbers of axes of tensors about which a rule says nothing, where they matter."""
+
+
+def is_real(operator: type[Operator], field_name: str) -> bool:
+    """Whether an attribute, or each entry of it, is a real number."""
+    if field_name == "value":
+        return operator.onnx in ("Pad", "Fill")
+    return field_name in _REAL or field_name in ("scales", "min", "max", "exponent")
+
+
+def is_signed(operator: type[Operator], field_name: str) -> bool:
+    """Whether an integer attribute, or an entry of it, may be negative: pads that crop."""
+    return field_name == "pads" and operator.onnx == "Pad"
+
+
+class Excluded(TypingError):
+    """The rule's conditions leave out this typing, whatever the sizes are."""
+
+
+class Undetermined(TypingError):
+    """Whether this can be typed depends on sizes or attributes in a way that is not known."""
 
 
 class Unsupported(Exception):
@@ -48,9 +76,15 @@ class Shapes:
     choices: Choices
     limit: int | None = None
     """Sizes are all numbers up to the limit instead of symbols."""
+    site: Site | None = None
+    """Numbers of axes are the site's alone."""
+    wide: bool = False
+    """Numbers of axes are those beyond the ones that proofs look at."""
     assumptions: list[Guard] = field(default_factory=list)
     products: dict[Size, tuple[Size, ...]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    signed: bool = False
+    """Whether there are symbols for integers that may be negative."""
     enlarged: set[Size] = field(default_factory=set)
     """Sizes beside which the case of 1 is looked at."""
 
@@ -65,6 +99,11 @@ class Shapes:
         if least:
             self.assumptions.append(Guard(found - least, ">="))
         return found
+
+    def integer(self, name: str) -> Size:
+        """A new number that may be negative."""
+        self.signed = True
+        return symbol(f"~{name}")
 
     def size_or_1(self, name: str) -> Size:
         """A new size, and in another case 1."""
@@ -86,10 +125,27 @@ class Shapes:
             self.products.setdefault(whole, wide)
         return whole
 
-    def narrowed(self, shape: Shape) -> Shape:
-        """A shape that broadcasts to ``shape`` without enlarging it."""
+    def rank(self, name: str, options: Sequence[int], more: int = 0) -> int:
+        """A number of axes, or of those beyond ``more``, of a variable."""
+        if self.wide:
+            options = (max(options) + 1,)
+        if self.site is not None and name in self.site.ones:
+            there = len(self.site.ones[name]) - more
+            options = (there,) if there >= 0 else ()
+        return self.choices.pick(options)
+
+    def narrowed(self, shape: Shape, name: str = "", place: int = 0, behind: int = 0) -> Shape:
+        """A shape that broadcasts to ``shape`` without enlarging it, of the axes of ``name`` from ``place`` on."""
+        if self.site is not None and name in self.site.ones:
+            ones = self.site.ones[name]
+            return self._narrowed_there(shape, ones[place : len(ones) - behind])
         dropped = self.choices.pick(range(len(shape) + 1))
         return tuple(1 if d == 1 else self.choices.pick((d, 1)) for d in shape[dropped:])
+
+    def _narrowed_there(self, shape: Shape, ones: Sequence[bool]) -> Shape:
+        if len(ones) > len(shape):
+            return self.choices.pick(())
+        return tuple(1 if one else d for d, one in zip(shape[len(shape) - len(ones) :], ones, strict=True))
 
     # ---- operands --------------------------------------------------------------------------------------------------
 
@@ -105,9 +161,9 @@ class Shapes:
         if onnx in special:
             return special[onnx](k, name, known, given)
         if onnx in ("LayerNormalization", "RMSNormalization") and k and known[0]:
-            return self.narrowed(known[0][given.get("axis", -1) :])
+            return self.narrowed(known[0][given.get("axis", -1) :], name)
         if onnx in POOLS:
-            return self._image(name, self.choices.pick(SPATIAL), least=1)
+            return self._image(name, self.rank(name, SPATIAL, 2), least=1)
         if onnx == "DepthToSpace":
             n, c, h, w = self.sizes(name, 4)
             b = given["blocksize"]
@@ -118,8 +174,8 @@ class Shapes:
             return (n, c, self.product(h, b), self.product(w, b))
         others = [s for s in known if s is not None]
         if operator.pointwise and others:
-            return self.narrowed(max(others, key=len))
-        count = self.choices.pick(RANKS)
+            return self.narrowed(max(others, key=len), name)
+        count = self.rank(name, RANKS)
         if onnx == "Expand":
             return tuple(self.size_or_1(f"{name}.{k}") for k in range(count))
         return self.sizes(name, count)
@@ -134,9 +190,10 @@ class Shapes:
         x, w = known[0], known[1]
         if k == 0:
             channels = self.product(group, w[1] if w else self.size(f"{name}.c"))
-            return self._image(name, len(w) - 2 if w else self.choices.pick(SPATIAL), channels)
+            return self._image(name, len(w) - 2 if w else self.rank(name, SPATIAL, 2), channels)
         if k == 1:
             assert x is not None
+            _require_spatial(x)
             inner = floor_divide(x[1], group)
             if inner * group != x[1]:
                 raise Refine({str(x[1]): self.product(group, self.size(f"{name}.c"))})
@@ -150,9 +207,10 @@ class Shapes:
         x, w = known[0], known[1]
         if k == 0:
             channels = w[0] if w else self.product(group, self.size(f"{name}.c"))
-            return self._image(name, len(w) - 2 if w else self.choices.pick(SPATIAL), channels)
+            return self._image(name, len(w) - 2 if w else self.rank(name, SPATIAL, 2), channels)
         if k == 1:
             assert x is not None
+            _require_spatial(x)
             return (x[1], self.size(f"{name}.o"), *self.sizes(f"{name}.k", len(x) - 2, 1))
         assert w is not None
         return (self.product(group, w[1]),)
@@ -160,7 +218,7 @@ class Shapes:
     def _norm(self, k: int, name: str, known: Sequence[Shape | None], given: Mapping[str, Any]) -> Shape:
         vectors = [s for s in known[1:] if s]
         if k == 0:
-            return self._image(name, self.choices.pick((0, 1, 2)), vectors[0][0] if vectors else None)
+            return self._image(name, self.rank(name, (0, 1, 2), 2), vectors[0][0] if vectors else None)
         x = known[0]
         return (x[1],) if x and len(x) > 1 else vectors[0] if vectors else (self.size(f"{name}.c"),)
 
@@ -168,7 +226,7 @@ class Shapes:
         a, b = known
         other = a if k else b
         inner = self.size(f"{name}.k") if other is None else other[-1] if k else other[-2:][0]
-        if self.choices.pick((False, True)):
+        if self.rank(name, (2, 1)) == 1:
             return (inner,)
         free = self.size(f"{name}.m")
         batch = self._batch(name, () if other is None else other[:-2])
@@ -179,6 +237,10 @@ class Shapes:
 
         Of two axes the first may be absent from the other operand; what is broadcast is looked at with one axis.
         """
+        if self.site is not None and name in self.site.ones:
+            more = len(self.site.ones[name]) - 2 - len(other)
+            wider = (*self.sizes(f"{name}.b", max(more, 0)), *other[max(-more, 0) :])
+            return self._narrowed_there(wider, self.site.ones[name][:-2])
         if not other:
             return self.choices.pick(((), (1,), self.sizes(f"{name}.b", 1), self.sizes(f"{name}.b", 2)))
         options: list[Shape] = [other[k:] for k in range(len(other) + 1)]
@@ -201,12 +263,12 @@ class Shapes:
             return (columns, inner) if swap_b else (inner, columns)
         assert a is not None
         assert b is not None
-        return self.narrowed((a[1 if swap_a else 0], b[0 if swap_b else 1]))
+        return self.narrowed((a[1 if swap_a else 0], b[0 if swap_b else 1]), name)
 
     def _concat(self, k: int, name: str, known: Sequence[Shape | None], given: Mapping[str, Any]) -> Shape:
         other = next((s for s in known if s), None)
         if other is None:
-            return self.sizes(name, self.choices.pick(RANKS))
+            return self.sizes(name, self.rank(name, RANKS))
         axis = given.get("axis")
         if axis is None:
             raise Unsupported("the axis of a Concat")
@@ -222,7 +284,7 @@ class Shapes:
         spatial = max(rank - 2, 0)
         if field_name in _OPTIONS:
             return self.choices.pick(_OPTIONS[field_name])
-        if field_name in _REAL or (field_name == "value" and operator.onnx in ("Pad", "Fill")):
+        if field_name not in ("scales", "min", "max") and is_real(operator, field_name):
             return symbol(f"@{name}")
         lists: Mapping[str, Callable[[], Any]] = {
             "scales": lambda: tuple(symbol(f"@{name}.{k}") for k in range(rank)),
@@ -238,7 +300,7 @@ class Shapes:
             **{n: lambda: self.sizes(name, spatial, 1) for n in ("strides", "dilations", "kernel_shape")},
             **{n: lambda: self._cut(field_name, name, shapes[0], known) for n in ("starts", "ends", "steps")},
             **{n: lambda: symbol(f"@{name}") for n in ("min", "max")},
-            **{n: lambda: f"any {name}" for n in MODES},
+            **{n: lambda: AnyMode(f"any {name}") for n in MODES},
         }
         if field_name not in lists:
             raise Unsupported(f"the attribute {field_name} of {operator.onnx}")
@@ -246,16 +308,16 @@ class Shapes:
 
     def _pads(self, operator: type[Operator], name: str, rank: int) -> tuple[Size, ...]:
         if operator.onnx == "Pad":
-            return tuple(symbol(f"~{name}.{k}") for k in range(2 * rank))
+            return tuple(self.integer(f"{name}.{k}") for k in range(2 * rank))
         return self.sizes(name, 2 * max(rank - 2, 0))
 
     def entry(self, operator: type[Operator], field_name: str, name: str) -> Size:
         """The most general entry, called ``name``, of a list attribute."""
         if field_name == "pads" and operator.onnx == "Pad":
-            return symbol(f"~{name}")
-        if field_name in ("shape", "sizes", "pads", "split", "starts", "ends", "output_padding", "indices"):
+            return self.integer(name)
+        if field_name in ("shape", "sizes", "pads", "split", "starts", "ends", "output_padding", "indices", "repeats"):
             return self.size(name)
-        if field_name in _POSITIVE or field_name == "steps":
+        if field_name in POSITIVE or field_name == "steps":
             return self.size(name, 1)
         if field_name == "scales":
             return symbol(f"@{name}")
@@ -302,3 +364,8 @@ class Shapes:
         end = start + count if step == 1 else start + count * step + 1
         self.assumptions.append(Guard(dim - end, ">="))
         return end
+
+
+def _require_spatial(image: Shape) -> None:
+    if len(image) < 3:
+        raise RankError(f"a convolution of an image with {len(image)} axes")

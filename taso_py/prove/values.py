@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from taso_py.graph.model import Node
-from taso_py.graph.sizes import Expression, Size, floor_divide
+from taso_py.graph.sizes import Expression, Size, floor_divide, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, between, guard, replaced
 from taso_py.prove.facts import Functions, real
-from taso_py.prove.maxima import LOWEST
+from taso_py.prove.maxima import LOWEST, unbounded
 from taso_py.prove.normal import (
     ZERO,
     Alternative,
@@ -50,6 +50,48 @@ class Window:
     """Whether the operator is typed only where every window holds an element."""
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The branch of a Where that is taken where its condition is ``holds``."""
+
+    condition: Sum
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """An operand of a value of the graph that may be a finite number although the operand is none: 1/∞, max(-∞, 0)."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What must be nonzero, positive or not negative for the element to be defined, where it is selected.
+
+    ``place`` is a term of one factor, with the guards of its context, and all indices but the element's own bound.
+    """
+
+    which: str
+    place: Term
+    path: frozenset[Chosen | Among] = frozenset()
+
+    @property
+    def head(self) -> Head:
+        """What the demand is about."""
+        return self.place.factors[0].head
+
+
+_PROPAGATING = frozenset({"add", "mul", "neg", "abs", "sqrt", "log", "leakyrelu", "prelu", "sin", "cos", "where"})
+"""Functions that are no finite number where an operand is none; all others may hide an infinity, ..."""
+_ARITHMETIC = _PROPAGATING | {
+    "div", "reciprocal", "exp", "pow", "sigmoid", "tanh", "erf", "softplus", "elu", "selu", "softsign",
+}  # fmt: skip
+"""... and all but these what is no number at all, as the root of a negative number is."""
+_SELECTING = frozenset({"max", "min", "relu", "where"})
+"""Functions that copy an operand."""
+
+
 @dataclass(slots=True)
 class Elements:
     """Evaluates elements of values at symbolic indices; ``windows`` collects the ranges of maxima."""
@@ -60,11 +102,9 @@ class Elements:
     functions: Functions
     windows: list[Window] = field(default_factory=list)
     _checked: bool = False
-    domains: dict[tuple[str, Head], list[Term]] = field(default_factory=dict)
-    """What must be nonzero, positive or not negative: (which, head) -> the places where it is read.
-
-    A place is a term of one factor, with the guards of its context, and all indices that it depends on bound.
-    """
+    demands: list[Demand] = field(default_factory=list)
+    _value: int = -1
+    """What is being evaluated."""
 
     def element(self, value: int, index: Sequence[Size], context: Context) -> Sum:
         """The element of a value at an index that is in range."""
@@ -76,9 +116,10 @@ class Elements:
         inputs = [i for i in node.inputs if i is not None]
         views = [Operand(k, self.types[i]) for k, i in enumerate(inputs)]
         meaning = node.operator.element(views, index)
-        before, self._checked = self._checked, node.operator.onnx in ("MaxPool", "GlobalMaxPool")
+        before = self._checked, self._value
+        self._checked, self._value = node.operator.onnx in ("MaxPool", "GlobalMaxPool"), value
         result = simplified(self._scalar(meaning, inputs, context), context)
-        self._checked = before
+        self._checked, self._value = before
         return result
 
     def _leaf(self, leaf: Leaf, type_: TensorType, index: tuple[Size, ...], context: Context) -> Sum:
@@ -110,17 +151,22 @@ class Elements:
             case Choose(conditions, then, otherwise):
                 return self._choose(conditions, then, otherwise, inputs, context)
             case Reduce("sum", variable, extent, body):
-                try:
-                    terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
-                except TooManyTerms:
-                    if not isinstance(extent, int) or extent > UNROLLED:
-                        raise
-                    pieces = [_at(body, {variable: k}) for k in range(extent)]
-                    return simplified(tuple(t for p in pieces for t in self._scalar(p, inputs, context)), context)
-                bound = ((variable, extent),)
-                return simplified(tuple(replace(t, bound=bound + t.bound) for t in terms), context)
+                return self._sum(variable, extent, body, inputs, context)
             case Reduce():
                 return self._maximum(expression, inputs, context)
+
+    def _sum(self, variable: str, extent: Size, body: Scalar, inputs: Sequence[int], context: Context) -> Sum:
+        try:
+            terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
+        except TooManyTerms:
+            if not isinstance(extent, int) or extent > UNROLLED:
+                raise
+            pieces = [_at(body, {variable: k}) for k in range(extent)]
+            return simplified(tuple(t for p in pieces for t in self._scalar(p, inputs, context)), context)
+        if unbounded(terms):
+            raise Unprovable("an infinite constant is computed with")
+        bound = ((variable, extent),)
+        return simplified(tuple(replace(t, bound=bound + t.bound) for t in terms), context)
 
     def _read(self, read: Read, inputs: Sequence[int], context: Context) -> tuple[tuple[Guard, ...], Sum]:
         """The guards that are not evident, and the element under them."""
@@ -136,7 +182,9 @@ class Elements:
         self, function: str, arguments: Sequence[Scalar], attributes: Sequence[float | Size], inputs: Sequence[int],
         context: Context,
     ) -> Sum:  # fmt: skip
-        sums = [simplified(self._scalar(a, inputs, context), context) for a in arguments]
+        sums = self._arguments(function, arguments, inputs, context)
+        if function not in _SELECTING and any(map(unbounded, sums)):
+            raise Unprovable("an infinite constant is computed with")
         if function == "max" or function == "min":
             kept = [s for s in sums if s != _infinite(function)]
             if len(kept) < len(sums):
@@ -144,17 +192,49 @@ class Elements:
         result = self.functions.apply(function, sums, attributes, context)
         if function in ("div", "reciprocal"):
             for t in self.functions.reciprocal(sums[-1], context):
-                self._must_be("nonzero", t, t.factors, context)
+                # What the divisor itself divides by is never 0 there: 1/(1/y) demands nothing but what 1/y does.
+                self._must_be("nonzero", t, [f for f in t.factors if f.power < 0], context)
         elif function in ("sqrt", "log", "pow"):
             for t in result:
-                self._must_be(function, t, [f for f in t.factors if f.head.name == function], context)
+                self._must_be(function, t, [f for f in t.factors if f.head.computes(function)], context)
         return simplified(result, context)
 
+    def _arguments(
+        self, function: str, arguments: Sequence[Scalar], inputs: Sequence[int], context: Context
+    ) -> list[Sum]:
+        """The operands; what the second and third of a Where demand, they demand only where they are chosen."""
+        sums: list[Sum] = []
+        for k, argument in enumerate(arguments):
+            known = len(self.demands)
+            sums.append(simplified(self._scalar(argument, inputs, context), context))
+            if function == "where":
+                self._only_where(known, Chosen(sums[0], k == 1) if k else Among(self._value))
+            elif function == "prelu" and k:
+                self._only_where(known, Among(self._value))  # where x >= 0 its slope is not looked at
+            elif function not in _PROPAGATING and not (function == "div" and k == 0):
+                self._only_where(known, Among(self._value), keeping="sqrt" if function in _ARITHMETIC else "")
+        return sums
+
+    def _only_where(self, known: int, selected: Chosen | Among, keeping: str = "") -> None:
+        """Demands from number ``known`` on, but those of the kind ``keeping``, hold where they are selected only."""
+        for k in range(known, len(self.demands)):
+            demand = self.demands[k]
+            if demand.which == keeping:
+                continue
+            self.demands[k] = replace(demand, path=demand.path | {selected})
+
+    def certain(self) -> frozenset[tuple[str, Head, tuple[Size, ...]]]:
+        """What is demanded at the element whatever is selected: kind, head and place of each demand under no sum."""
+        bare = (d for d in self.demands if not d.path and not d.place.bound)
+        plain = (d for d in bare if not any(map(_of_element, d.place.guards)))
+        return frozenset((d.which, d.head, d.place.factors[0].index) for d in plain)
+
     def _must_be(self, which: str, term: Term, factors: Iterable[Factor], context: Context) -> None:
-        bound = (*context.bounds.items(), *term.bound)
+        inner = tuple((b, e) for b, e in context.bounds.items() if not b.startswith("i:"))
         guards = term.guards.union(context.assumptions)
         for f in factors:
-            self.domains.setdefault((which, f.head), []).append(Term(Fraction(1), (f,), bound, guards))
+            place = Term(Fraction(1), (f,), (*inner, *term.bound), guards)
+            self.demands.append(Demand(which, place))
 
     def _choose(
         self, conditions: Sequence[Compare], then: Scalar, otherwise: Scalar, inputs: Sequence[int], context: Context
@@ -182,16 +262,23 @@ class Elements:
             inner = inner.and_((), {body.variable: body.extent})
             body = body.body
         guards: tuple[Guard, ...] = ()
+        known = len(self.demands)
         if isinstance(body, Read):
             guards, value = self._read(body, inputs, inner)
         else:
             value = self._scalar(body, inputs, inner)
+        self._only_where(known, Among(self._value))
         if any(e == 0 for _, e in bound):
             raise Unprovable("a maximum of nothing")
         self.windows.append(Window(tuple(bound), frozenset(guards), context, self._checked))
         terms = simplified(value, inner.and_(guards))
         family = Alternative(terms, tuple(bound), frozenset(guards))
         return simplified(self.functions.maximum([family], context), context)
+
+
+def _of_element(g: Guard) -> bool:
+    """Whether a guard says where in the result an element lies."""
+    return any(name.startswith("i:") for name in symbols(g.value))
 
 
 def _at(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
@@ -230,7 +317,8 @@ def _infinite(function: str) -> Sum:
 def _constant(value: object) -> Sum:
     """A number; a symbolic attribute is a polynomial in real parameters."""
     assert isinstance(value, int | float | Expression)
+    if isinstance(value, float) and math.isnan(value):
+        raise Unprovable("a constant that is no number")
     if isinstance(value, float) and math.isinf(value):
         return _infinite("max" if value < 0 else "min")
     return real(value)
-

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from taso_py.prove.obligations import Obligation
+from taso_py.rules.term import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +19,9 @@ class Proved:
     """Both sides have equal types and equal elements wherever the left side is defined.
 
     ``limit`` is None for all sizes, else the largest size of any axis up to which it was shown.  ``ranks`` is None
-    for every number of axes, else the largest number of axes of any tensor of the rule.  ``method`` names how
-    the elements were compared; ``cases`` counts the typings that were proved; ``facts`` are the names of the
-    facts of `taso_py.prove.facts` that were used.
+    where every number of axes is covered, else the largest of any tensor of the rule that was proved.  ``method``
+    names how the elements were compared; ``cases`` counts the typings that were proved; ``facts`` are the names of
+    the facts of `taso_py.prove.facts` that were used.
     """
 
     limit: int | None = None
@@ -26,7 +30,11 @@ class Proved:
     cases: int = 0
     facts: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
-    """The ways of broadcasting that were proved (`taso_py.rules.coverage`)."""
+    """The typings that were proved (`taso_py.rules.coverage`); a match is an instance of one of them."""
+    types: tuple[str, ...] | None = None
+    """The element types of numbers for which it holds; None for any."""
+    obligations: tuple[tuple[str, tuple[Obligation, ...]], ...] = field(default=(), compare=False, repr=False)
+    """What was shown of each typing, which its signature stands for; nothing of it is on record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,11 +63,42 @@ class Refuted:
     counterexample: Counterexample
 
 
+class Reason(Enum):
+    """Why nothing is known of a rule."""
+
+    OPEN = "open"
+    """The prover does not reach it."""
+    CONTRADICTORY = "contradictory"
+    """No instance of it exists: its declarations and conditions contradict each other."""
+    UNDRAWN = "undrawn"
+    """No instance of it was drawn, although there may be some."""
+    UNSEEN = "unseen"
+    """It is proved, but both sides were seen to agree nowhere."""
+    UNFINISHED = "unfinished"
+    """The process that looked at it was lost."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """Neither proved nor refuted, and why."""
 
     why: str
+    reason: Reason = Reason.OPEN
+    missing: Comparison | None = None
+    """A condition, under the names of the normal law, without which the right side may not be defined."""
 
 
-Verdict: TypeAlias = Proved | Refuted | Unknown
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A proof and an instance that its claim includes and that contradicts it: one of them is a bug of ours.
+
+    ``difference`` says how the sides differ: types, lost (no finite number any more) or values.
+    """
+
+    proof: Proved
+    counterexample: Counterexample
+    difference: str
+    why: str = ""
+
+
+Verdict: TypeAlias = Proved | Refuted | Unknown | Disagreement

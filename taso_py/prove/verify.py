@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,10 +14,14 @@ import numpy.typing as npt
 from taso_py.errors import RuleError
 from taso_py.ops.algebra import Algebra
 from taso_py.prove.classes import bitwise, kind_of, specials_change
+from taso_py.prove.magnitude import overflow
 from taso_py.prove.prover import prove, prove_all_sizes
 from taso_py.prove.refute import counterexample, differs, refute, replayed
-from taso_py.prove.replay import Replay, replaying
-from taso_py.prove.verdict import Counterexample, Proved, Refuted, Unknown, Verdict
+from taso_py.prove.replay import Replay, attributes, named, replaying
+from taso_py.prove.trials.adversary import Contradiction, Kind, contradictions
+from taso_py.prove.trials.claims import claimed
+from taso_py.prove.trials.vacuity import contradictory
+from taso_py.prove.verdict import Counterexample, Disagreement, Proved, Reason, Refuted, Unknown, Verdict
 from taso_py.prove.witness import Survey, seed_of, smallest, summary, survey
 from taso_py.rules.instances import Instance
 from taso_py.rules.lock import Record, admitted, with_verdict
@@ -31,6 +36,12 @@ Specials: TypeAlias = Literal["kept", "changed", "open"]
 Role: TypeAlias = Literal["necessary", "droppable", "undecided"]
 
 VACUOUS = "vacuous: no instance satisfies its declarations and conditions"
+NO_WITNESS = "proved, but no instance of it was seen to agree"
+DISAGREEMENT_SCHEMA = "superopt.disagreement/1"
+_ADVERSARY_S = 0.15
+"""Work of the adversarial sampler on one proved law, in seconds of a slow machine."""
+_ROLE_STEPS = 4_000
+"""Steps of a proof without one of the conditions: most fail, and then take all that they are given."""
 _LOOKED_AT = 6
 """Instances beside the witness on which class, bits and NaN are looked at."""
 _SHOWN = 64
@@ -49,6 +60,8 @@ class Judgement:
     conditions: tuple[tuple[str, Role], ...] = ()
     """Each condition, and whether the law is false without it, proved without it, or neither."""
     seconds: float = 0.0
+    overflow: str = ""
+    """Where the right side overflows float32 and the left side does not; empty: nowhere."""
 
 
 def judge(rule: Rule, *, prover: Prover = prove, replay: Replay | None = None) -> Judgement:
@@ -62,6 +75,8 @@ def stages(rule: Rule, prover: Prover, replay: Replay) -> Iterator[Judgement]:
     """The judgement without the conditions' roles, which take as long again, then with them."""
     start = time.perf_counter()
     judgement = _described(*decided(rule, prover, replay), replay)
+    if isinstance(judgement.verdict, Proved):
+        judgement = replace(judgement, overflow=overflow(rule) or "")
     if isinstance(judgement.verdict, Proved) and rule.conditions:
         untold = tuple((condition_text(c), _UNDECIDED) for c in rule.conditions)
         yield replace(judgement, conditions=untold, seconds=time.perf_counter() - start)
@@ -83,15 +98,53 @@ def decided(rule: Rule, prover: Prover, replay: Replay) -> tuple[Verdict, Survey
 def _verdict(rule: Rule, found: Proved | Unknown, seen: Survey, replay: Replay) -> Verdict:
     """A proof needs a witness and no contradiction; what is not proved may be refuted."""
     if isinstance(found, Proved):
-        if seen.contradiction is not None:
-            return Refuted(counterexample(seen.contradiction))
-        if seen.vacuous:
-            return Unknown(VACUOUS)
-        return found if seen.witness is not None else Unknown("proved, but no instance of it was seen to agree")
+        disagreement = contradicted(rule, found, seen, replay)
+        if disagreement is not None or found.limit is None:
+            return disagreement or _witnessed(rule, found, seen)
+    if contradictory(rule):
+        return Unknown(VACUOUS, Reason.CONTRADICTORY)
     against = refute(rule, seed=seed_of(rule), replay=replay)
     if against is not None and replayed(rule, against, replay):
         return Refuted(against)
-    return Unknown(VACUOUS) if seen.vacuous and against is None else found
+    odd = next((c for c in contradictions(rule, replay=replay) if c.confirmed), None)
+    if odd is not None:
+        return Refuted(against_of(odd))
+    if isinstance(found, Proved):
+        return _witnessed(rule, found, seen)
+    return _undrawn(seen) if seen.undrawn and against is None else found
+
+
+def contradicted(rule: Rule, proof: Proved, seen: Survey, replay: Replay) -> Disagreement | None:
+    """An instance that the proof's claim includes and that contradicts it: one of the two is a bug of ours."""
+    includes = claimed(proof)
+    trials = [t for t in seen.contradictions if includes(t.instance)]
+    if trials:
+        worst = max(trials, key=lambda t: t.gap)
+        return Disagreement(proof, counterexample(worst), worst.gap.name.lower())
+    odd = next(contradictions(rule, replay=replay, includes=includes, seconds=_ADVERSARY_S), None)
+    if odd is not None and odd.kind is Kind.LOST and overflow(rule):
+        return None  # out of the range of floats, which the rule's mark tells
+    return None if odd is None else Disagreement(proof, against_of(odd), odd.kind.value, odd.why)
+
+
+def _witnessed(rule: Rule, proof: Proved, seen: Survey) -> Verdict:
+    if seen.witness is not None:
+        return proof
+    if contradictory(rule):
+        return Unknown(VACUOUS, Reason.CONTRADICTORY)
+    return _undrawn(seen) if seen.undrawn else Unknown(NO_WITNESS, Reason.UNSEEN)
+
+
+def _undrawn(seen: Survey) -> Unknown:
+    return Unknown(f"no instance was drawn in {seen.attempts:,} attempts", Reason.UNDRAWN)
+
+
+def against_of(found: Contradiction) -> Counterexample:
+    """A contradiction in the rule's own words and direction; empty where the right side cannot be built."""
+    left = found.left[found.place]
+    right = found.right[found.place] if found.right else np.empty(0, left.dtype)
+    sides = (right, left) if found.flipped else (left, right)
+    return Counterexample(attributes(found.instance), named(found.instance), *sides)
 
 
 def _described(verdict: Verdict, seen: Survey, replay: Replay) -> Judgement:
@@ -114,7 +167,7 @@ def role(rule: Rule, condition: Condition, prover: Prover, replay: Replay) -> Ro
         weaker.check()
     except RuleError:
         return "undecided"
-    found = (prove_all_sizes if prover is prove else prover)(weaker)
+    found = prove_all_sizes(weaker, _ROLE_STEPS) if prover is prove else prover(weaker)
     if isinstance(found, Proved) and found.limit is None:
         return "droppable"
     against = differs(weaker, seed=seed_of(rule), replay=replay, among=lambda i: not _holds(condition, i))
@@ -138,15 +191,18 @@ def _holds(condition: Condition, instance: Instance) -> bool:
 def record(judgement: Judgement) -> Record:
     """The judgement as the lock keeps it."""
     match judgement.verdict:
-        case Proved(limit, ranks, method, cases, facts, patterns):
+        case Proved() as found:
             return Record(
-                "proved", "", limit, ranks, method, cases, facts, judgement.kind or "", judgement.specials or "",
-                judgement.bitwise, judgement.conditions, patterns, judgement.witness,
+                "proved", "", found.limit, found.ranks, found.method, found.cases, found.facts, judgement.kind or "",
+                judgement.specials or "", judgement.bitwise, judgement.conditions, found.patterns, judgement.witness,
+                types=found.types, overflow=judgement.overflow,
             )  # fmt: skip
         case Refuted(against):
             return Record("refuted", counterexample=plain(against))
-        case Unknown(why):
-            return Record("unknown", why)
+        case Unknown(why, reason):
+            return Record("unknown", why, reason="" if reason is Reason.OPEN else reason.value)
+        case Disagreement(_, against, difference, why):
+            return Record("unknown", disagreement_words(difference, why), counterexample=plain(against))
 
 
 def plain(against: Counterexample) -> dict[str, Any]:
@@ -180,7 +236,9 @@ def _first_difference(array: npt.NDArray[np.generic], other: npt.NDArray[np.gene
     return f"{_listed(np.asarray(array[place]))} at {list(place)}"
 
 
-def proved(rules: RuleSet, *, allow_bounded: bool, prover: Prover = prove) -> RuleSet:
+def proved(
+    rules: RuleSet, *, allow_bounded: bool, allow_overflow: bool = False, prover: Prover = prove
+) -> RuleSet:
     """The rules of a user's files with their status; `RuleError` when one of them may not rewrite."""
     stamped: list[Rule] = []
     failures: list[str] = []
@@ -193,10 +251,19 @@ def proved(rules: RuleSet, *, allow_bounded: bool, prover: Prover = prove) -> Ru
                 if not admitted(known.status, allow_bounded):
                     failures.append(f"{rule.file}:{rule.line}:1: rule {rule.name} is {in_words(judgement.verdict)}")
             stamped.append(known)
+    if not failures and not allow_overflow:
+        _demand_range(stamped)
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise RuleError(f"{failures[0]}{more}; only proved rules are used")
     return RuleSet(tuple(stamped))
+
+
+def _demand_range(rules: Sequence[Rule]) -> None:
+    for rule in rules:
+        if rule.overflow:
+            where = f"{rule.file}:{rule.line}:1: rule {rule.name}"
+            raise RuleError(f"{where} is proved for real numbers, but {rule.overflow}; --allow-overflow admits it")
 
 
 def in_words(verdict: Verdict) -> str:
@@ -208,3 +275,31 @@ def in_words(verdict: Verdict) -> str:
             return f"refuted: the sides differ at {against}"
         case Unknown(why):
             return f"not proved: {why}"
+        case Disagreement(_, against, difference, why):
+            return f"refused: {disagreement_words(difference, why)} at {against}"
+
+
+def disagreement_words(difference: str, why: str) -> str:
+    """How a proof and an instance disagree, in one line."""
+    return f"proof and instance disagree on {difference}{': ' if why else ''}{why}, which is a bug of superopt"
+
+
+def report(rule: Rule, found: Disagreement) -> str:
+    """Everything that a report of the bug needs, as one JSON object: the law, the claim, the instance, both sides."""
+    against = found.counterexample
+    arrays = {name: {"type": str(a.dtype), "shape": list(a.shape), "values": _listed(a)}
+              for name, a in sorted(against.inputs.items())}  # fmt: skip
+    whole = {
+        "schema": DISAGREEMENT_SCHEMA,
+        "rule": rule.text(),
+        "id": rule.id,
+        "place": f"{rule.file}:{rule.line}",
+        "proof": asdict(found.proof),
+        "difference": found.difference,
+        "why": found.why,
+        "attributes": {name: str(value) for name, value in sorted(against.attributes.items())},
+        "inputs": arrays,
+        "left": {"type": str(against.left.dtype), "values": _listed(against.left)},
+        "right": {"type": str(against.right.dtype), "values": _listed(against.right)},
+    }
+    return json.dumps(whole, indent=2)

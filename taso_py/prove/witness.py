@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from taso_py.prove.replay import Drawn, Gap, Replay, Sampler, Trial, attributes, leaves, named, replaying
+from taso_py.rules.alpha import normal_text
 from taso_py.rules.instances import Instance
-from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import Block
 
 DRAWS = 24
+_BATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,37 +26,56 @@ class Survey:
 
     trials: tuple[Trial, ...]
     drawn: int
+    attempts: int = 0
+    """How often an instance was tried to draw."""
 
     @property
-    def vacuous(self) -> bool:
-        """Whether no instance could be drawn at all."""
+    def undrawn(self) -> bool:
+        """Whether no instance was drawn at all."""
         return self.drawn == 0
 
     @property
-    def contradiction(self) -> Trial | None:
-        """An instance at which the left side is defined and the right side is something else."""
-        return max((t for t in self.trials if t.gap >= Gap.LOST), key=lambda t: t.gap, default=None)
+    def contradictions(self) -> tuple[Trial, ...]:
+        """Instances at which the left side is defined and the right side is something else."""
+        return tuple(t for t in self.trials if t.gap >= Gap.LOST)
 
     @property
     def witness(self) -> Trial | None:
         """The most general instance on which both sides agree."""
         agreeing = [t for t in self.trials if t.agrees]
-        demands = [_demands(t.instance) for t in agreeing]
+        demands = [_demands(free_sizes(t.instance)) for t in agreeing]
         possible = {demand for met, _ in demands for demand in met}
-        ranked = [(len(missed & possible), -len(met), k) for k, (met, missed) in enumerate(demands)]
-        return agreeing[min(ranked)[2]] if ranked else None
+        # What is declared goes first: tensors without a declaration have sizes enough that may be alike.
+        declared = [len(_demands(free_sizes(t.instance)[:1])[1] & possible) for t in agreeing]
+        ranked = [(declared[k], len(missed & possible), -len(met), k) for k, (met, missed) in enumerate(demands)]
+        return agreeing[min(ranked)[-1]] if ranked else None
+
+    @property
+    def general(self) -> bool:
+        """Whether the declared sizes of the witness are pairwise different and at least 2."""
+        witness = self.witness
+        return witness is not None and not _demands(free_sizes(witness.instance)[:1])[1]
 
 
 def survey(rule: Rule, replay: Replay, draws: int = DRAWS) -> Survey:
-    """Draws instances of a rule and runs them; the same ones every time."""
+    """Draws instances of a rule and runs them; the same ones every time.
+
+    So many more are drawn, at most `_BATCHES` times, while the witness has free sizes that are equal or below 2.
+    """
     sampler = Sampler(rule, seed_of(rule), typed=True)
-    drawn: list[Drawn] = []
-    for k in range(draws):
-        found = sampler.draw()
-        if found is None and k >= 1 and not drawn:
-            break  # both directions were tried
-        drawn += [found] if found is not None else []
-    return Survey(tuple(replay.trials(drawn)), len(drawn))
+    found = Survey((), 0)
+    for _ in range(_BATCHES):
+        drawn: list[Drawn] = []
+        for k in range(draws):
+            instance = sampler.draw()
+            if instance is None and k >= 1 and not drawn:
+                break  # both directions were tried
+            drawn += [instance] if instance is not None else []
+        trials = (*found.trials, *replay.trials(drawn))
+        found = Survey(trials, found.drawn + len(drawn), sampler.count * sampler.attempts)
+        if not drawn or found.general:
+            break
+    return found
 
 
 def witness(rule: Rule, *, replay: Replay | None = None) -> Trial | None:
@@ -66,7 +86,7 @@ def witness(rule: Rule, *, replay: Replay | None = None) -> Trial | None:
 
 def seed_of(rule: Rule) -> int:
     """A seed that depends on the law alone."""
-    return zlib.crc32(law_text(rule).encode())
+    return zlib.crc32(normal_text(rule).encode())
 
 
 def free_sizes(instance: Instance) -> list[dict[str, int]]:
@@ -92,11 +112,11 @@ def free_sizes(instance: Instance) -> list[dict[str, int]]:
     return [declared, *others]
 
 
-def _demands(instance: Instance) -> tuple[set[str], set[str]]:
-    """What is wished of the free sizes of an instance: what it meets and what it misses."""
+def _demands(groups: Sequence[Mapping[str, int]]) -> tuple[set[str], set[str]]:
+    """What is wished of the free sizes of an instance, in groups: what it meets and what it misses."""
     met: set[str] = set()
     missed: set[str] = set()
-    for group in free_sizes(instance):
+    for group in groups:
         for name, size in group.items():
             (met if size >= 2 else missed).add(name)
         for (one, a), (other, b) in itertools.combinations(sorted(group.items()), 2):

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taso_py.report.content import Table
+from taso_py.report.differences import Difference
+from taso_py.rules.alpha import own_names
 from taso_py.rules.lock import Finding, Record, expected
+from taso_py.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from taso_py.prove.obligations import Obligation
+    from taso_py.prove.verdict import Proved
 
 _LONGEST = 240
+_WORD = re.compile(r"[^\W\d]\w*")
 SCHEMA = "superopt.verify/1"
 _SPECIALS = {
     "kept": "stay as they are",
@@ -37,15 +47,20 @@ def verdict_text(record: Record) -> str:
             sizes = "all sizes" if record.limit is None else f"sizes up to {record.limit}"
             ranks = "" if record.ranks is None else f" and up to {record.ranks} axes"
             facts = f", facts: {', '.join(record.facts)}" if record.facts else ""
-            return f"proved for {sizes}{ranks}: {record.method}, {_number(record.cases, 'case')}{facts}"
+            range_ = f"; {record.overflow}: --allow-overflow admits it" if record.overflow else ""
+            types = f", {'/'.join(record.types)}" if record.types and len(record.types) == 1 else ""
+            claim = f"proved for {sizes}{ranks}{types}"
+            return f"{claim}: {record.method}, {_number(record.cases, 'case')}{facts}{range_}"
         case "refuted":
             return f"refuted at {(record.counterexample or {}).get('shapes', '')}"
         case _:
             return f"unknown: {record.why}"
 
 
-def verification_text(findings: Sequence[Finding], seconds: float) -> str:
-    """The table of files, everything that is not as expected, and the sum."""
+def verification_text(
+    findings: Sequence[Finding], seconds: float, differences: Sequence[Difference] | None = None
+) -> str:
+    """The table of files, everything that is not as expected, ``differences`` from the record, and the sum."""
     from rich.console import Group, RenderableType
     from rich.text import Text
 
@@ -59,9 +74,11 @@ def verification_text(findings: Sequence[Finding], seconds: float) -> str:
         parts += [Text(""), table(Table("Unknown", ("rules", "reason"), rows, frozenset({0})))]
     wrong = [f for f in findings if not f.as_expected]
     parts += [Text(line) for line in ("", *map(_complaint, wrong))] if wrong else []
+    parts += [Text(line) for line in ("", *map(_contrast, differences))] if differences else []
     looked_up = sum(f.recorded for f in findings)
     verdict = "all as expected" if not wrong else f"{len(wrong)} not as expected"
-    parts.append(Text(f"{_number(len(findings), 'rule')}, {verdict}, {seconds:.1f} s ({looked_up} on record)"))
+    source = f"{looked_up} on record" if differences is None else f"{len(differences)} not as on record"
+    parts.append(Text(f"{_number(len(findings), 'rule')}, {verdict}, {seconds:.1f} s ({source})"))
     return render(Group(*parts))
 
 
@@ -100,8 +117,18 @@ def _complaint(finding: Finding) -> str:
     return shortened(f"{place} {rule.name} should be {expected(rule)}, is {verdict_text(finding.record)}")
 
 
-def verification_json(findings: Sequence[Finding], seconds: float) -> str:
-    """Every verdict as one JSON object."""
+def _contrast(difference: Difference) -> str:
+    recorded, made = difference.recorded, difference.made
+    parts = f" ({', '.join(difference.parts)})" if difference.parts else ""
+    there = "nothing is" if recorded is None else f"{verdict_text(recorded)} is"
+    here = "the rule is not there" if made is None else verdict_text(made)
+    return shortened(f"{difference.file} {difference.name}: {there} on record, but{parts} {here}")
+
+
+def verification_json(
+    findings: Sequence[Finding], seconds: float, differences: Sequence[Difference] | None = None
+) -> str:
+    """Every verdict as one JSON object; ``differences`` from the record where it was compared with."""
     counts = Counter(_column(f.record).replace(" ", "_") for f in findings)
     names = ("all_sizes", "bounded", "refuted", "unknown")
     head = {
@@ -110,7 +137,8 @@ def verification_json(findings: Sequence[Finding], seconds: float) -> str:
         "seconds": round(seconds, 3),
         "counts": {name: counts[name] for name in names},
     }
-    return json.dumps({**head, "rules": [_entry(f) for f in findings]}, indent=2)
+    compared = {} if differences is None else {"differences": [d.plain() for d in differences]}
+    return json.dumps({**head, **compared, "rules": [_entry(f) for f in findings]}, indent=2)
 
 
 def _entry(finding: Finding) -> dict[str, Any]:
@@ -143,6 +171,42 @@ def proof_lines(record: Record | None) -> list[tuple[str, str]]:
             ("witness", record.witness),
         ]
     return lines + list(_against(record.counterexample or {}))
+
+
+def obligations_text(rule: Rule, proof: Proved) -> str:
+    """What a proof has shown of each typing, and by what."""
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+
+    from taso_py.report.terminal import render, table
+
+    parts: list[RenderableType] = []
+    shown = _in_own_names(rule, proof)
+    for k, (signature, obligations) in enumerate(shown, start=1):
+        rows = tuple((o.kind, shortened(o.what), o.by) for o in obligations)
+        parts += [Text(f"typing {k} of {len(shown)}: {signature}"), table(Table("", ("kind", "shown", "by"), rows))]
+        parts.append(Text(""))
+    counts = Counter(o.kind for _, obligations in shown for o in obligations)
+    total = ", ".join(f"{count} of {kind}" for kind, count in counts.items())
+    sizes = "for all sizes" if proof.limit is None else f"for sizes up to {proof.limit}"
+    parts.append(Text(f"{_number(counts.total(), 'obligation')} {sizes}: {total}"))
+    return render(Group(*parts))
+
+
+def obligations_plain(rule: Rule, proof: Proved) -> list[dict[str, Any]]:
+    """The same for JSON, nothing shortened."""
+    shown = _in_own_names(rule, proof)
+    return [{"typing": signature, "obligations": [asdict(o) for o in obligations]} for signature, obligations in shown]
+
+
+def _in_own_names(rule: Rule, proof: Proved) -> list[tuple[str, list[Obligation]]]:
+    """Proofs are made of the normal law; here its names are the rule's again.  Signatures have none."""
+    names = own_names(rule)
+
+    def own(text: str) -> str:
+        return _WORD.sub(lambda word: names.get(word[0], word[0]), text)
+
+    return [(s, [replace(o, what=own(o.what), by=own(o.by)) for o in found]) for s, found in proof.obligations]
 
 
 def _against(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -25,6 +25,12 @@ from taso_py.rules.term import (
 from taso_py.rules.unify import Binding, Unbound
 
 
+def number_type(binding: Binding, type_of: Callable[[int], TensorType], otherwise: str) -> str:
+    """Element type of the literals of a rule: that of its number tensors; what it gives may be truth values."""
+    types = (type_of(v).dtype for v in binding.tensors.values())
+    return next((t for t in types if t != "bool"), otherwise)
+
+
 class NotBuildable(Exception):
     """A side cannot be built under this substitution: a name is unbound or an operator refuses its operands."""
 
@@ -39,6 +45,11 @@ class Builder:
     dtype: str
     nodes: dict[int, Node] = field(default_factory=dict)
     done: dict[Term, int] = field(default_factory=dict)
+
+    def placed(self) -> dict[Term, tuple[int, Node | None]]:
+        """The terms that were built, local names looked through: their ids, and the nodes of applications."""
+        found = {t: (v, self.nodes.get(v)) for t, v in self.done.items()}
+        return found | {t: found[r] for t in self.side.applications() if (r := self.side.resolve(t)) in found}
 
     def output(self, term: Term) -> int:
         """The id of a term's value."""

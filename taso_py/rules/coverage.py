@@ -1,73 +1,157 @@
-"""Which typings a proof of a rule covers.
+"""Which typings a proof covers: a match is rewritten only where it is an instance of one that was proved.
 
-In a rule of point-wise operators alone every broadcast is covered, because all axes behave alike.  Otherwise a proof
-records for each application of the left side its flags, and along which axes the operands of an operator that
-broadcasts are repeated; a match must be an instance of one of these.  Numbers of axes are on record too, but do not
-bind: further axes are like those that were looked at, except that an order of three axes needs a proof with three.  A
-literal or a ``number(c)`` never enlarges what it meets, no step of a Slice is negative, and nothing that is summed or
+A typing's *signature* has, for each application of both sides, its operands' numbers of axes, its flags and axes,
+and along which axes operands are repeated.  Axes that are parallel throughout (`taso_py.rules.axes`) are left out,
+so that a proof with few axes stands for any number of these; everything else must be the same number for number.
+Nothing is left out for a rule that computes with axes: it says more about them than slices of tensors do.
+A literal or a ``number(c)`` never enlarges what it meets, no step of a Slice is negative, and nothing that is summed or
 regrouped has a size of 0.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from taso_py.errors import TypingError
 from taso_py.graph.model import Node
 from taso_py.graph.sizes import Size, at_least
 from taso_py.graph.types import TensorType
+from taso_py.ops.comparison import Cast
+from taso_py.ops.elementwise import Power
 from taso_py.ops.operator import broadcast
 from taso_py.ops.slicing import Slice
+from taso_py.rules.alpha import names_of
+from taso_py.rules.axes import Everything, Parallel
 from taso_py.rules.rule import Rule
-from taso_py.rules.term import Application, Predicate, Scalar, Term, Variable
+from taso_py.rules.term import (
+    Application,
+    AttributeExpression,
+    Axis,
+    Binary,
+    Block,
+    Call,
+    Comparison,
+    Listing,
+    Membership,
+    Name,
+    Predicate,
+    Product,
+    Quantity,
+    Rank,
+    Scalar,
+    Side,
+    Term,
+    Variable,
+    names_in,
+)
 
+_TYPED = (Cast, Power)
+"""Operators whose meaning depends on the element types of their operands."""
 _MOVES = frozenset({
     "Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
 """Operators to which axes without elements are like any other."""
-_FLAGS = ("keepdims", "transA", "transB", "count_include_pad", "flatten", "approximate", "mode", "output")
-_AXES = ("axis", "axes", "perm")
+FLAGS = ("keepdims", "transA", "transB", "count_include_pad", "flatten", "approximate", "mode", "output")
+AXES = ("axis", "axes", "perm")
+LISTS = ("indices", "indices_shape")
+"""Lists of positions, which proofs look at one by one."""
+_ELEMENTWISE = frozenset({"plus"})
+"""Functions of lists that treat each entry alike."""
+
+DEFINED = ("by definition",)
+"""The typings of a law that states an operator's own definition, as those of variable arity do: all."""
+
+Placed = Mapping[Term, tuple[int, Node | None]]
+"""Where the terms of a side are: ids, and nodes of applications."""
 
 
-def pattern(rule: Rule, placed: Mapping[Term, tuple[int, Node | None]], type_of: Callable[[int], TensorType]) -> str:
-    """How a directed rule's left side is broadcast where it is placed; ``placed`` has ids and nodes by term."""
-    plain = all(a.operator.pointwise for side in (rule.left, rule.right) for a in side.applications())
-    numbers = {v for c in rule.conditions if isinstance(c, Predicate) and c.name == "number" for v in c.variables}
-    marks = [">" if not rule.name.endswith("-reversed") else "<"]
-    for term in dict.fromkeys(rule.left.applications()):
-        value, node = placed[term]
-        if node is None:
+@dataclass(frozen=True, slots=True)
+class Typing:
+    """Both sides of a directed rule as nodes over one table of types."""
+
+    rule: Rule
+    left: Placed
+    right: Placed
+    tensors: Mapping[str, int]
+    """The tensor variables."""
+    outputs: tuple[tuple[int, int], ...]
+    """Each output of the left side with that of the right side."""
+    type_of: Callable[[int], TensorType]
+
+    def applications(self) -> Iterator[tuple[Side, Application, int, Node]]:
+        """Every application with the side it stands on, its value and its node."""
+        for side, placed in ((self.rule.left, self.left), (self.rule.right, self.right)):
+            for term in dict.fromkeys(side.applications()):
+                value, node = placed.get(term, (-1, None))  # a local name that nothing uses is not built
+                if node is not None:
+                    yield side, term, value, node
+
+    def parallel(self) -> Parallel:
+        """The axes that need not be looked at."""
+        if axes_matter(self.rule):
+            return Everything(self.type_of)
+        nodes = [(value, node) for _, _, value, node in self.applications()]
+        return Parallel.of(nodes, self.outputs, self.type_of)
+
+    def signature(self, *, whole: bool = False) -> str:
+        """What a match and a proved typing must have in common; ``whole``: with the axes that are parallel, too."""
+        axes, numbers = Everything(self.type_of) if whole else self.parallel(), _numbers(self.rule)
+        words = ["<" if self.rule.backwards else ">"]
+        stated = typed(self.rule)
+        for name in names_of(self.rule).tensors:
+            value = self.tensors[name]
+            ones = "" if name in numbers else "".join("1" if d == 1 else "d" for d in axes.dims(value))
+            words.append((ones or "-") + (f":{self.type_of(value).dtype}" if stated else ""))
+        for side, term, value, node in self.applications():
+            words += _words(side, term, value, node, axes, numbers)
+        return " ".join(words)
+
+
+def _words(side: Side, term: Application, value: int, node: Node, axes: Parallel, numbers: set[str]) -> Iterator[str]:
+    inputs = [i for i in node.inputs if i is not None]
+    small = [_is_small(side, a, numbers) and term.operator.pointwise for a in term.arguments]
+    operands, result = [axes.dims(i) for i in inputs], axes.dims(value)
+    ranks = ["n" if s else str(len(d)) for d, s in zip(operands, small, strict=True)]
+    given = node.operator.attributes()
+    flags = [f"{n}={given[n]}" for n in FLAGS if n in given]
+    flags += [f"{n}={v}" for n, v in given.items() if isinstance(v, float) and math.isinf(v)]
+    flags += [f"{n}={given[n]}".replace(" ", "") for n, e in term.attributes if n in LISTS and isinstance(e, Name)]
+    yield f"r{'.'.join([*ranks, str(len(result))])}|{';'.join(flags)}|{';'.join(_axes(value, node, axes))}"
+    if term.operator.pointwise and len(inputs) > 1:
+        yield _marks(operands, result, small)
+    stretched = _stretched(node, operands, result)
+    if stretched:
+        yield "b" + ",".join(_repeated(d, wide) for d, wide in stretched)
+    if isinstance(node.operator, Slice) and any(at_least(s, 1) is not True for s in node.operator.steps):
+        yield "backwards"
+    moves = term.operator.pointwise or term.operator.onnx in _MOVES
+    if not moves and any(d == 0 for dims in (result, *operands) for d in dims):
+        yield "empty"
+
+
+def _axes(value: int, node: Node, axes: Parallel) -> Iterator[str]:
+    """The attributes that name axes, these numbered among the axes that matter."""
+    inputs = [i for i in node.inputs if i is not None]
+    for name in AXES:
+        given = getattr(node.operator, name, None)
+        if given is None or not inputs:
             continue
-        inputs = [i for i in node.inputs if i is not None]
-        if not plain:
-            ranks = [type_of(v).rank for v in (*inputs, value)]
-            marks.append(_signature(rule, term, node, ranks, numbers))
-        if term.operator.pointwise and len(inputs) > 1:
-            operands = [type_of(i).dims for i in inputs]
-            small = [_is_small(rule, a, numbers) for a in term.arguments]
-            inner = [isinstance(rule.left.resolve(a), Application) for a in term.arguments]
-            marks.append(_marks(operands, type_of(value).dims, small, [i and not plain for i in inner], plain=plain))
-        stretched = _stretched(node, [type_of(i).dims for i in inputs], type_of(value).dims)
-        if stretched:
-            marks.append("b" + ",".join(_axes(d, result, inner=False) for d, result in stretched))
-        if isinstance(node.operator, Slice) and any(at_least(s, 1) is not True for s in node.operator.steps):
-            marks.append("backwards")
-        moves = term.operator.pointwise or term.operator.onnx in _MOVES
-        if not moves and any(d == 0 for v in (value, *inputs) for d in type_of(v).dims):
-            marks.append("empty")
-    return " ".join(marks)
+        at = node.operator.axis_fields.get(name, 0)
+        places = axes.places(value if at < 0 else inputs[at])
+        if name == "perm":
+            given = [p for b, p in enumerate(given) if axes.keeps(value, b)]
+        if isinstance(given, int):
+            # The axes before it count: `axis` may also say where the last axes begin.
+            yield f"{name}={sum(a < given for a in places)}{'' if given in places else '-'}"
+        else:
+            yield f"{name}={','.join(str(places[a]) for a in given if a in places)}"
 
 
-def _signature(rule: Rule, term: Application, node: Node, ranks: Sequence[int], numbers: set[str]) -> str:
-    """``r`` with the ranks of operands and result (``n`` for a number), the flags, and the axes."""
-    small = [_is_small(rule, a, numbers) for a in term.arguments]
-    words = ["n" if s else str(r) for r, s in zip(ranks, [*small, False], strict=True)]
-    flags = [f"{n}={getattr(node.operator, n)}" for n, _ in term.attributes if n in _FLAGS]
-    axes = [f"{n}={getattr(node.operator, n)}" for n, _ in term.attributes if n in _AXES]
-    text = "|".join((",".join(words), ";".join(flags), ";".join(axes)))
-    return "r" + text.replace(" ", "").replace(",", ".")
+def _numbers(rule: Rule) -> set[str]:
+    return {v for c in rule.conditions if isinstance(c, Predicate) and c.name == "number" for v in c.variables}
 
 
 def _stretched(
@@ -75,104 +159,173 @@ def _stretched(
 ) -> list[tuple[tuple[Size, ...], tuple[Size, ...]]]:
     """Sizes that an operator which is not point-wise broadcasts, each beside what they become."""
     match node.operator.onnx:
-        case "MatMul" if min(map(len, operands)) > 1:
+        case "MatMul" if min(map(len, operands)) > 1 and len(result) > 1:
             return [(d[:-2], result[:-2]) for d in operands]
         case "Gemm":
             return [(d, result) for d in operands[2:]]
         case "LayerNormalization" | "RMSNormalization":
-            return [(d, operands[0][len(operands[0]) - len(d) :]) for d in operands[1:]]
+            return [(d, operands[0][max(len(operands[0]) - len(d), 0) :]) for d in operands[1:]]
         case _:
             return []
 
 
-def _is_small(rule: Rule, argument: Term, numbers: set[str]) -> bool:
-    term = rule.left.resolve(argument)
+def _is_small(side: Side, argument: Term, numbers: set[str]) -> bool:
+    term = side.resolve(argument)
     return isinstance(term, Scalar) or (isinstance(term, Variable) and term.name in numbers)
 
 
-def _marks(
-    operands: Sequence[tuple[Size, ...]], result: tuple[Size, ...], small: Sequence[bool], inner: Sequence[bool],
-    *, plain: bool,
-) -> str:  # fmt: skip
-    """One mark per operand; ``*`` where it does not matter, ``-`` for a number, ``+`` for one that enlarges.
-
-    ``^`` stands before an intermediate value (``inner``) that is repeated.
-    """
+def _marks(operands: Sequence[tuple[Size, ...]], result: tuple[Size, ...], small: Sequence[bool]) -> str:
+    """One mark per operand: ``-`` for a number, ``+`` for one that enlarges what it meets."""
     others = [d for d, s in zip(operands, small, strict=True) if not s]
     try:
-        grown = bool(others) and broadcast(*others) != result
+        enlarged = bool(others) and broadcast(*others) != result
     except TypingError:
-        grown = True
-    return ",".join(
-        ("+" if grown else "-") if s else "*" if plain else _axes(d, result, inner=i)
-        for d, s, i in zip(operands, small, inner, strict=True)
-    )
+        enlarged = True
+    number = "+" if enlarged else "-"
+    return ",".join(number if s else _repeated(d, result) for d, s in zip(operands, small, strict=True))
 
 
-def _axes(operand: tuple[Size, ...], result: tuple[Size, ...], *, inner: bool) -> str:
-    """Per axis of the result ``.`` absent, ``1`` repeated, ``=`` the same, ``?`` 1 on both sides; runs shortened."""
-    absent = len(result) - len(operand)
-    marks = ["." for _ in range(absent)]
-    marks += ["?" if d == r == 1 else "=" if d == r else "1" for d, r in zip(operand, result[absent:], strict=True)]
-    repeated = inner and any(m in ".1" for m in marks)
-    return "^" * repeated + _shortened(marks)
+def _repeated(operand: tuple[Size, ...], result: tuple[Size, ...]) -> str:
+    """Per axis of the result ``.`` absent, ``1`` repeated, ``=`` the same, ``?`` 1 on both sides."""
+    absent = max(len(result) - len(operand), 0)
+    own = operand[len(operand) - (len(result) - absent) :] if len(result) > absent else ()
+    marks = ["?" if d == r == 1 else "=" if d == r else "1" for d, r in zip(own, result[absent:], strict=True)]
+    return "." * absent + "".join(marks)
 
 
-def _shortened(marks: Sequence[str]) -> str:
-    return "".join(m for m, _ in itertools.groupby(marks))
+# ---- rules that compute with axes ----------------------------------------------------------------------------------
 
 
-def covered(rule: Rule, found: str) -> bool:
-    """Whether a proof covers a pattern; a rule without a proof on record covers what its numbers do not enlarge.
+@lru_cache(maxsize=8192)
+def axes_matter(rule: Rule) -> bool:
+    """Whether sizes or conditions of a rule depend on which or how many axes there are, or on entries by place."""
+    axes = {n for side in (rule.left, rule.right) for e in _axis_attributes(side) for n in names_in(e)}
+    others = [e for side in (rule.left, rule.right) for e in _other_attributes(side)]
+    others += [e for d in rule.declarations for axis in d.axes for e in _sizes(axis)]
+    for c in (*rule.conditions, *rule.choices):
+        if isinstance(c, Membership):
+            others += [] if c.variable in axes else list(c.menu)
+        elif isinstance(c, Comparison):
+            about_axes = names_in(c.left) | names_in(c.right) <= axes and not _ranks(c.left) and not _ranks(c.right)
+            others += [] if about_axes else [c.right, *_entries(c)]
+    return any(names_in(e) & axes or _ranks(e) or _by_place(e) for e in others)
 
-    An axis of size 1 on both sides is an instance of a repeated axis as well as of an equal one.
+
+@lru_cache(maxsize=8192)
+def arithmetic_on_axes(rule: Rule) -> bool:
+    """Whether a rule computes with axes or orders of axes, so that few axes do not stand for many.
+
+    Places of axes as they are, ``rank(s)`` with a number added, and an order used three times at most are none: an
+    equation between orders in which each stands three times at most and that holds for three axes holds for all.
     """
-    if rule.patterns is None:
-        return "+" not in found
-    return found in rule.patterns or instance_of(found, rule.patterns)
+    if axes_matter(rule):
+        return True
+    axes = {n for side in (rule.left, rule.right) for e in _axis_attributes(side) for n in names_in(e)}
+    for c in rule.conditions:
+        if isinstance(c, Comparison) and (names_in(c.left) | names_in(c.right)) & axes and not _identity(c):
+            return True
+    plain = all(_plain(e) for side in (rule.left, rule.right) for e in _axis_attributes(side))
+    return not plain or any(_uses(rule.left, name) + _uses(rule.right, name) > 3 for name in axes)
+
+
+def _sizes(axis: Axis) -> Sequence[AttributeExpression]:
+    return () if isinstance(axis, Block) else axis.factors if isinstance(axis, Product) else (axis,)
+
+
+def _entries(c: Comparison) -> Sequence[AttributeExpression]:
+    """What a comparison bounds; ``least(p) >= c`` bounds each entry alike."""
+    least = isinstance(c.left, Call) and c.left.function == "least" and c.relation in (">=", ">")
+    return c.left.arguments if least and isinstance(c.left, Call) else (c.left,)
+
+
+def _identity(c: Comparison) -> bool:
+    """p == sort(p): the order that changes nothing."""
+    return c.relation == "==" and c.right == Call("sort", (c.left,))
+
+
+def _plain(expression: AttributeExpression) -> bool:
+    match expression:
+        case Binary("+" | "-", Rank(), Quantity()):
+            return True
+        case Binary():
+            return False
+        case Call(function, arguments):
+            return function in ("at", "compose", "inverse") and all(map(_plain, arguments))
+        case Listing(items):
+            return all(isinstance(i, Block) or _plain(i) for i in items)
+        case _:
+            return True
+
+
+def _uses(side: Side, name: str) -> int:
+    """The most often that one path from an output to a variable uses a name for axes or an order."""
+
+    def deepest(term: Term) -> int:
+        term = side.resolve(term)
+        if not isinstance(term, Application):
+            return 0
+        own = sum(p == Name(name) for field, e in term.attributes if field in AXES for p in _parts(e))
+        return own + max(map(deepest, term.arguments), default=0)
+
+    return max(map(deepest, side.outputs), default=0)
+
+
+def typed(rule: Rule) -> bool:
+    """Whether what a rule says depends on the element types of its numbers."""
+    return any(a.operator in _TYPED for side in (rule.left, rule.right) for a in side.applications())
+
+
+def _axis_attributes(side: Side) -> Iterator[AttributeExpression]:
+    return (e for a in side.applications() for n, e in a.attributes if n in AXES)
+
+
+def _other_attributes(side: Side) -> Iterator[AttributeExpression]:
+    return (e for a in side.applications() for n, e in a.attributes if n not in AXES)
+
+
+def _parts(expression: AttributeExpression) -> Iterator[AttributeExpression]:
+    yield expression
+    match expression:
+        case Binary(_, left, right):
+            yield from (p for e in (left, right) for p in _parts(e))
+        case Call(_, arguments):
+            yield from (p for e in arguments for p in _parts(e))
+        case Listing(items):
+            yield from (p for e in items if not isinstance(e, Block) for p in _parts(e))
+
+
+def _ranks(expression: AttributeExpression) -> bool:
+    return any(isinstance(p, Rank) for p in _parts(expression))
+
+
+def _by_place(expression: AttributeExpression) -> bool:
+    """Whether entries of a list are told apart by their place."""
+    scalars = ("max", "min", "neg")
+    return any(isinstance(p, Call) and p.function not in _ELEMENTWISE.union(scalars) for p in _parts(expression))
+
+
+# ---- comparing -----------------------------------------------------------------------------------------------------
+
+
+def covered(patterns: Iterable[str] | None, found: str) -> bool:
+    """Whether proved typings cover a signature; without a proof nothing is covered.
+
+    An axis of size 1 is an instance of any size; of size 1 on both sides, of a repeated axis and of an equal one.
+    """
+    if patterns == DEFINED:
+        return True
+    return patterns is not None and (found in patterns or instance_of(found, patterns))
 
 
 def instance_of(found: str, patterns: Iterable[str]) -> bool:
-    """Whether a pattern is an instance of one of ``patterns``, whatever its numbers of axes."""
+    """Whether a signature is an instance of one of ``patterns``."""
     words = found.split()
-    known = [k for k in map(str.split, patterns) if len(k) == len(words)]
-    return any(all(map(_alike, words, k)) for k in known)
+    return any(len(k) == len(words) and all(map(_alike, words, k)) for k in map(str.split, patterns))
 
 
 def _alike(found: str, known: str) -> bool:
-    if found.startswith("r") and known.startswith("r"):
-        return found.split("|")[1] == known.split("|")[1] and _permutes(found) <= _permutes(known)
-    if found.startswith("b") and known.startswith("b"):
-        # No axes at all are like any number of equal ones.
-        words = zip(found[1:].split(","), known[1:].split(","), strict=False)
-        return found.count(",") == known.count(",") and all(b in _readings(a) or (not a and b == "=") for a, b in words)
-    marks = zip(found.split(","), known.split(","), strict=False)
-    return found.count(",") == known.count(",") and all(b in _readings(a) for a, b in marks)
-
-
-def _permutes(signature: str) -> bool:
-    """Whether three axes or more are permuted: what holds for two, whose orders commute, says nothing of these."""
-    order = signature.rpartition("perm=")[2] if "perm=" in signature else ""
-    return order.strip("()").rstrip(".").count(".") >= 2
-
-
-def typed_alike(found: str, patterns: Iterable[str]) -> bool:
-    """Whether one of ``patterns`` has the very numbers of axes, flags and axes of a pattern."""
-    return any(_signatures(found) == _signatures(k) for k in patterns)
-
-
-def few_axes(found: str) -> bool:
-    """Whether a pattern has one or two axes everywhere: proofs look at all of these."""
-    ranks = [r for word in _signatures(found) for r in word[1:].split("|")[0].split(".")]
-    return all(r in ("1", "2", "n") for r in ranks)
-
-
-def _signatures(found: str) -> list[str]:
-    return [word for word in found.split() if word.startswith("r")]
-
-
-@lru_cache(maxsize=4096)
-def _readings(marks: str) -> frozenset[str]:
-    """What a word may stand for once each ``?`` is read as itself, as ``=`` or as ``1``."""
-    options = [("?", "=", "1", "?=", "=?", "1=", "=1", "?1", "1?") if m == "?" else (m,) for m in marks]
-    return frozenset(_shortened("".join(choice)) for choice in itertools.product(*options))
+    if found == known:
+        return True
+    if len(found) != len(known) or found[0] == "r" or known[0] == "r":
+        return False
+    return all(f == k or (f == "?" and k in "=1") or (f == "1" and k == "d") for f, k in zip(found, known, strict=True))

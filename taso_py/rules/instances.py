@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Model, Node, Values
+from taso_py.graph.model import Node, Values
 from taso_py.graph.types import TensorType
-from taso_py.ops.comparison import And, Cast, Not, Or, Where
-from taso_py.ops.comparison import Comparison as ComparingOperator
-from taso_py.ops.operator import Operator, frozen
+from taso_py.ops.constants import Fill, represents
+from taso_py.ops.operator import Operator, broadcast, frozen
 from taso_py.rules.build import Builder, NotBuildable, from_front
-from taso_py.rules.coverage import pattern
+from taso_py.rules.element_types import ElementTypes
+from taso_py.rules.instance import PLAIN, Instance, Manner, Rejected
 from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
@@ -39,10 +38,10 @@ from taso_py.rules.term import (
     Predicate,
     Product,
     Scalar,
-    Side,
     Term,
     Variable,
     names_in,
+    ordered_names,
 )
 from taso_py.rules.unify import Binding, Unbound
 
@@ -52,38 +51,22 @@ _FIRST = ("group", "transA", "transB", "blocksize")
 """Attributes that the shapes of operands depend on."""
 _EARLY = (*_FIRST, "axis", "axes", "kernel_shape", "dilations", "strides", "starts", "indices_shape")
 """Attributes drawn before the others, which depend on them."""
-_DTYPE = "float32"
 _OPSET = 23
 """An opset at which every operator of the library can be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """The outputs of both sides over ``nodes``; ``feeds`` are run-time inputs, ``weights`` constants."""
-
-    rule: Rule
-    binding: Binding
-    values: Values
-    nodes: Mapping[int, Node]
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-    feeds: Mapping[int, Array]
-    weights: Mapping[int, Array]
-
-    def model(self, outputs: Sequence[int], opset: int) -> Model:
-        """A table that computes ``outputs`` and nothing else."""
-        whole = Model(self.values, self.nodes, tuple(outputs), tuple(outputs), opset)
-        kept = whole.reachable()
-        nodes = {v: n for v, n in self.nodes.items() if v in kept}
-        return Model(self.values, nodes, whole.roots, whole.outputs, opset)
-
-
-class Rejected(Exception):
-    """A draw that is no instance of the rule."""
+_NO_DRAW = (Rejected, NotBuildable, TypingError, Unbound, TypeError, ValueError, LookupError, ArithmeticError)
+"""A shape or attribute that cannot be read off what was drawn is a bad draw like any other."""
 
 
 def draw(
-    rule: Rule, random: np.random.Generator, values: Values, attempts: int = 3000, *, typed: bool = True
+    rule: Rule,
+    random: np.random.Generator,
+    values: Values,
+    attempts: int = 3000,
+    *,
+    typed: bool = True,
+    manner: Manner = PLAIN,
 ) -> Instance | None:
     """An instance of a directed rule over ``values``; None when no attempt gives one.
 
@@ -91,9 +74,8 @@ def draw(
     """
     for _ in range(attempts):
         try:
-            return _Draw(rule, random, typed).instance(values)
-        except (Rejected, NotBuildable, TypingError, Unbound, TypeError, ValueError, LookupError, ZeroDivisionError):
-            # A shape or attribute that cannot be read off what was drawn is a bad draw like any other.
+            return _Draw(rule, random, typed, manner).instance(values)
+        except _NO_DRAW:
             continue
     return None
 
@@ -103,17 +85,18 @@ class _Draw:
     rule: Rule
     random: np.random.Generator
     typed: bool = True
+    manner: Manner = PLAIN
     binding: Binding = field(default_factory=Binding)
     menus: Menus = field(init=False)
-    bools: frozenset[str] = field(init=False)
+    dtypes: ElementTypes = field(init=False)
     types: dict[str, TensorType] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     literals: dict[Scalar, TensorType] = field(default_factory=dict)
     done: dict[Term, TensorType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.menus = Menus(self.random)
-        self.bools = _asked(self.rule)
+        self.menus = self.manner.menus(self.random)
+        self.dtypes = self.manner.types(self.rule, self.random)
 
     def instance(self, values: Values) -> Instance:
         self._choices()
@@ -122,7 +105,7 @@ class _Draw:
                 self._declared(declaration)
         for c in self.rule.conditions:
             if isinstance(c, Predicate) and c.name == "number":
-                self.types.update((v, TensorType(_DTYPE, self.menus.ones())) for v in c.variables)
+                self.types.update((v, self._tensor_type(v, self.menus.ones())) for v in c.variables)
         for term in self.rule.left.outputs:
             self._type(term)
         if not self.binding.settle() or self.binding.waiting or self.binding.shapes:
@@ -146,8 +129,7 @@ class _Draw:
         self.types[declaration.variable] = self._tensor_type(declaration.variable, tuple(dims))
 
     def _tensor_type(self, name: str, shape: Shape) -> TensorType:
-        """What is asked for its truth is bool, all else is float32."""
-        return TensorType("bool" if name in self.bools else _DTYPE, shape)
+        return TensorType(self.dtypes.variable(name), shape)
 
     def _axis(self, axis: Axis) -> Shape:
         if isinstance(axis, Block):
@@ -158,7 +140,7 @@ class _Draw:
         factors = axis.factors if isinstance(axis, Product) else (axis,)
         whole: Any = 1
         for factor in factors:
-            for name in sorted(names_in(factor)):
+            for name in ordered_names(factor):
                 self._size(name)
             whole = whole * self.binding.value(factor)
         if not isinstance(whole, int) or whole < 0:
@@ -183,7 +165,7 @@ class _Draw:
         if isinstance(term, Variable):
             return self.types.setdefault(term.name, self._tensor_type(term.name, self.menus.common))
         if isinstance(term, Scalar):
-            return self.literals.setdefault(term, TensorType(_DTYPE, self.menus.narrowed(self.menus.common)))
+            return self.literals.setdefault(term, self._literal_type(term, self.menus.narrowed(self.menus.common)))
         if term not in self.done:
             self.done[term] = self._application(term)
         return self.done[term]
@@ -218,12 +200,14 @@ class _Draw:
     def _suggested(self, term: Application, k: int, known: list[TensorType | None], t: Term) -> TensorType:
         given = {n: self.binding.value(e) for n, e in term.attributes if names_in(e) <= self.binding.names.keys()}
         shape = self.menus.operand(term.operator, k, [x.dims if x else None for x in known], given)
-        type_ = TensorType(_DTYPE, shape)
         if isinstance(t, Scalar):
-            self.literals[t] = type_
-        elif isinstance(t, Variable):
-            type_ = self.types[t.name] = self._tensor_type(t.name, shape)
-        return type_
+            return self.literals.setdefault(t, self._literal_type(t, shape))
+        assert isinstance(t, Variable), "an application is typed before its neighbours"
+        self.types[t.name] = self._tensor_type(t.name, shape)
+        return self.types[t.name]
+
+    def _literal_type(self, literal: Scalar, shape: Shape) -> TensorType:
+        return TensorType(self.dtypes.literal(literal), shape)
 
     def _attribute(
         self, term: Application, name: str, attributes: Mapping[str, AttributeExpression], types: Sequence[TensorType]
@@ -248,7 +232,7 @@ class _Draw:
         unbound = [i for i in shape.items if isinstance(i, Block) and i.name not in self.binding.blocks]
         if len(unbound) == 1:
             others = Listing(tuple(i for i in shape.items if i != unbound[0]))
-            for name in sorted(names_in(others) - self.binding.names.keys()):
+            for name in (n for n in ordered_names(others) if n not in self.binding.names):
                 self.binding.names[name] = self.menus.divisor(math.prod(dims))
             taken = math.prod(self.binding.value(others))
             if taken == 0 or math.prod(dims) % taken:
@@ -277,6 +261,8 @@ class _Draw:
     def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
         """The term's operator in normal form; rejected when the normal form no longer matches the term."""
         values = {n: self.binding.value(e) for n, e in term.attributes}
+        if "dtype" not in values and any(f.name == "dtype" for f in fields(term.operator)):
+            values["dtype"] = self.dtypes.result
         normal = term.operator(**values).normal(*types)
         result = normal.infer(*types)
         for name, expression in term.attributes:
@@ -303,28 +289,6 @@ class _Draw:
                 raise Rejected
 
 
-@lru_cache(maxsize=1024)
-def _asked(rule: Rule) -> frozenset[str]:
-    """Variables that stand for truth values: conditions of Where, operands of And, Or and Not."""
-    found: set[str] = set()
-    for side in (rule.left, rule.right):
-        for a in side.applications():
-            asked = a.arguments[:1] if a.operator is Where else a.arguments if a.operator in (And, Or, Not) else ()
-            found.update(v.name for t in asked for v in _sources(side, t))
-    return frozenset(found)
-
-
-def _sources(side: Side, term: Term) -> list[Variable]:
-    """Variables whose elements a truth value is chosen from; a comparison makes truth values of numbers."""
-    term = side.resolve(term)
-    if isinstance(term, Application):
-        if issubclass(term.operator, ComparingOperator | Cast):
-            return []
-        chosen = term.arguments[1:] if term.operator is Where else term.arguments
-        return [v for a in chosen for v in _sources(side, a)]
-    return [term] if isinstance(term, Variable) else []
-
-
 @dataclass(slots=True)
 class _Realised:
     """A draw turned into ids, nodes and arrays."""
@@ -342,33 +306,72 @@ class _Realised:
             if isinstance(c, Predicate):
                 for v in c.variables:
                     predicates.setdefault(v, []).append(c)
-        names = sorted(draw.types)
+        names = list(draw.types)
         free = [v for v in names if v not in predicates]
         running = {free[draw.random.integers(len(free))]} if free else set()
         for name in names:
             constant = name in predicates or (name not in running and draw.random.random() < 0.4)
             self._tensor(name, constant, predicates.get(name, []))
         for literal, type_ in draw.literals.items():
+            if not represents(type_.dtype, literal.value):
+                raise Rejected
             value = self._fresh(type_, np.full(type_.dims, literal.value), constant=True)
             self.literals[literal] = value
-        lefts, rights = (Builder(self.values, draw.binding, side, _DTYPE) for side in (rule.left, rule.right))
+        return self._built()
+
+    def _built(self) -> Instance:
+        rule, draw = self.draw.rule, self.draw
+        lefts = Builder(self.values, draw.binding, rule.left, draw.dtypes.result)
         lefts.done.update(self.literals)
         left = tuple(lefts.output(t) for t in rule.left.outputs)
-        right = tuple(rights.output(t) for t in rule.right.outputs)
-        nodes = dict(sorted((lefts.nodes | rights.nodes).items()))
-        if any(v in self.values.constant for v in left) or left == right:
+        if any(v in self.values.constant for v in left) or self._enlarged(lefts):
             raise Rejected
-        if not all(self._spellable(v, n) for v, n in nodes.items()):
+        rights = Builder(self.values, draw.binding, rule.right, self.values.types[left[0]].dtype)
+        right, refusal = self._right(rights)
+        nodes = dict(sorted((lefts.nodes | ({} if refusal else rights.nodes)).items()))
+        if left == right or not all(self._spellable(v, n) for v, n in nodes.items()):
             raise Rejected
-        if draw.typed and any(self.values.types[a] != self.values.types[b] for a, b in zip(left, right, strict=True)):
+        same = right and all(self.values.types[a] == self.values.types[b] for a, b in zip(left, right, strict=True))
+        if draw.typed and not same:
             raise Rejected
-        if draw.typed and "+" in pattern(rule, self._placed(lefts), self.values.types.__getitem__):
-            raise Rejected
-        return Instance(rule, draw.binding, self.values, nodes, left, right, self.feeds, self.weights)
+        placed = (lefts.placed(), {} if refusal else rights.placed())
+        return Instance(rule, draw.binding, self.values, nodes, left, right, self.feeds, self.weights, *placed, refusal)
 
-    def _placed(self, lefts: Builder) -> dict[Term, tuple[int, Node | None]]:
-        placed = {t: (v, lefts.nodes.get(v)) for t, v in lefts.done.items()}
-        return {t: placed[self.draw.rule.left.resolve(t)] for t in self.draw.rule.left.applications()}
+    def _right(self, builder: Builder) -> tuple[tuple[int, ...], str]:
+        """The outputs of the right side; none, and why, when it cannot be built."""
+        try:
+            right = tuple(builder.output(t) for t in self.draw.rule.right.outputs)
+        except _NO_DRAW as error:
+            if not self.draw.manner.unbuilt:
+                raise
+            return (), str(error) or type(error).__name__
+        for value, node in builder.nodes.items():
+            type_ = self.values.types[value]
+            if any(isinstance(d, int) and d < 0 for d in type_.dims):
+                why = f"{node.operator} has a negative size: {type_}"
+            elif isinstance(node.operator, Fill) and not represents(type_.dtype, node.operator.value):
+                why = f"{type_.dtype} has no {node.operator.value}"
+            else:
+                continue
+            if not self.draw.manner.unbuilt:
+                raise Rejected(why)
+            return (), why
+        return right, ""
+
+    def _enlarged(self, lefts: Builder) -> bool:
+        """Whether a literal or a number enlarges what it meets: the match refuses that, for the types then differ."""
+        conditions = [c for c in self.draw.rule.conditions if isinstance(c, Predicate) and c.name == "number"]
+        numbers = {v for c in conditions for v in c.variables}
+        for term in self.draw.rule.left.applications():
+            if not term.operator.pointwise:
+                continue
+            operands = [self.draw.rule.left.resolve(a) for a in term.arguments]
+            small = [isinstance(t, Scalar) or (isinstance(t, Variable) and t.name in numbers) for t in operands]
+            dims = [self.values.types[lefts.output(t)].dims for t in operands]
+            others = [d for d, s in zip(dims, small, strict=True) if not s]
+            if any(small) and others and broadcast(*others) != broadcast(*dims):
+                return True
+        return False
 
     def _spellable(self, value: int, node: Node) -> bool:
         """Constants are folded; all else must be a node that a graph can hold."""
@@ -378,11 +381,11 @@ class _Realised:
     def _tensor(self, name: str, constant: bool, predicates: Sequence[Predicate]) -> None:
         draw, type_ = self.draw, self.draw.types[name]
         shape: Shape = type_.dims
-        kind = "bool" if type_.dtype == "bool" else draw.kinds.get(name, "")
-        array: npt.NDArray[Any] = draw.menus.array(kind, shape)
+        array: npt.NDArray[Any] = draw.menus.array(draw.kinds.get(name, ""), shape, type_.dtype)
         for p in predicates:
-            array = PREDICATES[p.name].sample(draw.random, shape, *p.arguments)
-        if any(not PREDICATES[p.name].holds(np.asarray(array), *p.arguments) for p in predicates):
+            array = draw.menus.passing(p, array)
+        array = np.asarray(array).astype(type_.dtype)
+        if any(not PREDICATES[p.name].holds(array, *p.arguments) for p in predicates):
             raise Rejected
         draw.binding.tensors[name] = self._fresh(type_, array, constant)
 
@@ -396,3 +399,6 @@ class _Realised:
         else:
             self.values.inputs.add(value)
         return value
+
+
+__all__ = ["PLAIN", "Instance", "Manner", "draw"]

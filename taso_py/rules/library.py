@@ -38,9 +38,10 @@ class Library:
         """The library with each of its parts changed."""
         return Library(change(self.search), change(self.canonical), change(self.cleanup))
 
-    def usable(self, allow_bounded: bool) -> Library:
-        """The rules that may rewrite, by their status."""
-        return self.map(lambda rules: usable(rules, allow_bounded))
+    def usable(self, allow_bounded: bool, allow_overflow: bool = False) -> Library:
+        """The rules that may rewrite, by their status; with ``allow_overflow`` also those that overflow."""
+        fit = self.map(lambda rules: usable(rules, allow_bounded))
+        return fit if allow_overflow else fit.map(lambda rules: RuleSet.of(r for r in rules if not r.overflow))
 
 
 def load_file(path: Path) -> RuleSet:

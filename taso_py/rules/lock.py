@@ -1,8 +1,9 @@
 """The proof lock: what is on record of each rule, and for which sources that holds.
 
-``rules/proofs.lock`` has one line per rule.  Its key hashes the law, the prover, the sources that give operators
-and rules their meaning, and the version of Z3 that the file names: when any of them changes, the rule is no longer
-proved.  A proof does not depend on which Z3 is installed where it is used.
+``rules/proofs.lock`` has one line per rule.  Its key hashes the law under normal names (`taso_py.rules.alpha`) and the
+trusted sources (`taso_py.rules.sources`): when one of them changes, the rule is no longer proved.  The head says with
+which versions of Z3 that was, for information, and has a digest of the lines: one that was added, changed or lost in a
+merge is noticed.  It guards against accidents; against forgery there is ``superopt verify --anew``.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from typing import Any, Literal
 
 from taso_py.errors import RuleError
 from taso_py.files import write_text
+from taso_py.rules.alpha import normal_text
 from taso_py.rules.location import rules_directory
-from taso_py.rules.printer import law_text
 from taso_py.rules.rule import Rule, RuleSet
+from taso_py.rules.sources import sources_digest
 
-SCHEMA = "superopt.proofs/1"
-_PACKAGE = Path(__file__).resolve().parents[1]
-_PLUMBING = frozenset({"verify.py", "crew.py", "__init__.py"})
-"""Modules of the prover that only call it."""
-_MEANING = ("graph/sizes.py", "graph/types.py", *(f"rules/{m}.py" for m in (
-    "build", "coverage", "functions", "instances", "predicates", "rule", "term", "unify",
-)))  # fmt: skip
+SCHEMA = "superopt.proofs/2"
+_OLDER = frozenset({"superopt.proofs/1"})
+"""Schemas whose keys are made otherwise: such a file proves as little as one for other sources."""
+_FIX = "run `superopt verify --update`"
+_APART = ", "
 _RENAMED = {"kind": "class"}
+_WORDS = frozenset({"why", "witness", "counterexample"})
 
 Outcome = Literal["proved", "refuted", "unknown"]
 Promise = Literal["proved", "refuted", "vacuous", "unknown"]
@@ -42,8 +43,9 @@ class Record:
 
     ``limit`` and ``ranks`` bound sizes and numbers of axes (None: all); ``kind`` is move, ring or real; ``nan`` says
     whether NaN or Inf may differ between the sides: kept, changed (seen), open; ``bitwise``: the same operations in
-    the same order; ``patterns``: ways of broadcasting that the proof covers; ``conditions`` pairs each condition with
-    necessary, droppable or undecided.
+    the same order; ``patterns``: the typings that the proof covers; ``conditions`` pairs each condition with
+    necessary, droppable or undecided; ``types``: the element types of numbers (None: any); ``overflow``: where one side
+    overflows float32 and the other does not; ``reason``: why nothing is known (`taso_py.prove.verdict.Reason`).
     """
 
     verdict: Outcome
@@ -60,6 +62,9 @@ class Record:
     patterns: tuple[str, ...] = ()
     witness: str = ""
     counterexample: Mapping[str, Any] | None = None
+    types: tuple[str, ...] | None = None
+    overflow: str = ""
+    reason: str = ""
 
     @property
     def status(self) -> str:
@@ -69,7 +74,18 @@ class Record:
     @property
     def vacuous(self) -> bool:
         """Whether no instance of the rule exists."""
-        return self.verdict == "unknown" and self.why.startswith("vacuous")
+        return self.verdict == "unknown" and self.reason == "contradictory"
+
+    @property
+    def decisive(self) -> tuple[object, ...]:
+        """What lines about one law under several names must agree on."""
+        return (self.verdict, self.limit, self.ranks, self.patterns, self.types)
+
+    @property
+    def claim(self) -> Mapping[str, Any]:
+        """What is claimed, by its names in the file: neither examples nor reasons in words."""
+        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _WORDS}
+        return {**{_RENAMED.get(name, name): part for name, part in told.items()}, "vacuous": self.vacuous}
 
     def plain(self) -> dict[str, Any]:
         """The fields that say something, as JSON has them."""
@@ -83,6 +99,7 @@ class Record:
         found = {name: entry[key] for key, name in names.items() if key in entry}
         found["facts"] = tuple(found.get("facts", ()))
         found["patterns"] = tuple(found.get("patterns", ()))
+        found["types"] = None if found.get("types") is None else tuple(found["types"])
         found["conditions"] = tuple((text, role) for text, role in found.get("conditions", ()))
         return Record(**found)
 
@@ -96,21 +113,32 @@ class Entry:
     key: str
     record: Record
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The file and the name of the rule."""
+        return (self.file, self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The entries of a lock, and the version of Z3 that they were proved with."""
+    """The entries of a lock, and the versions of Z3 with which they were proved, for information."""
 
     z3: str = ""
     entries: tuple[Entry, ...] = ()
     _records: Mapping[str, Record] = field(init=False, repr=False, compare=False)
+    _placed: Mapping[tuple[str, str, str], Record] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_records", MappingProxyType({e.key: e.record for e in self.entries}))
+        # One law may stand under several names; each then has a record in its own words.
+        placed = {(e.key, *e.place): e.record for e in self.entries}
+        object.__setattr__(self, "_placed", MappingProxyType(placed))
+        records = {e.key: e.record for e in reversed(self.entries)}
+        object.__setattr__(self, "_records", MappingProxyType(records))
 
     def record(self, rule: Rule) -> Record | None:
-        """What is on record of the rule as it is now."""
-        return self._records.get(key_of(rule, self.z3))
+        """What is on record of the rule as it is now, under whatever name."""
+        key = key_of(rule)
+        return self._placed.get((key, *place_of(rule))) or self._records.get(key)
 
     def stamped(self, rules: RuleSet) -> RuleSet:
         """The rules with their status; ``tested`` where nothing is on record."""
@@ -121,12 +149,12 @@ class Lock:
         return rule if record is None else with_verdict(rule, record)
 
     def text(self) -> str:
-        """The file, in an order of its own, so that one proof changes one line."""
-        head = json.dumps({"schema": SCHEMA, "z3": self.z3})
+        """The file, in an order of its own, so that one proof changes one line beside the head."""
         lines = [
             json.dumps({"name": e.name, "file": e.file, **e.record.plain(), "key": e.key}, ensure_ascii=False)
-            for e in sorted(self.entries, key=lambda e: (e.file, e.name))
+            for e in sorted(self.entries, key=lambda e: e.place)
         ]
+        head = json.dumps({"schema": SCHEMA, "z3": self.z3, "digest": _digest(lines)})
         return "\n".join([head, *lines]) + "\n"
 
     def write(self, path: Path | None = None) -> None:
@@ -134,19 +162,24 @@ class Lock:
         write_text(path or lock_path(), self.text(), force=True)
 
     def updated(self, judged: Sequence[tuple[Rule, Record]], known: Iterable[Rule], z3: str) -> Lock:
-        """The lock with these records; entries of rules that are no longer ``known`` go."""
-        kept = {(e.file, e.name): e for e in self.entries}
-        for rule, record in judged:
-            place = (Path(rule.file).name, rule.name)
-            kept[place] = Entry(rule.name, place[0], key_of(rule, z3), record)
-        places = {(Path(rule.file).name, rule.name) for rule in known}
-        return Lock(z3, tuple(e for place, e in kept.items() if place in places))
+        """The lock with these records, the lock's own or made with Z3 ``z3``.
+
+        Entries of rules that are no longer ``known`` go, and so do those that contradict each other about one law.
+        """
+        new = any(self.record(rule) is not record for rule, record in judged)
+        made = {place_of(rule): Entry(rule.name, place_of(rule)[0], key_of(rule), record) for rule, record in judged}
+        places = {place_of(rule) for rule in known}
+        kept = {e.place: e for e in self.entries if e.place in places and e.place not in made}
+        entries = _consistent((*kept.values(), *(e for place, e in made.items() if place in places)))
+        old = kept or any(self.record(rule) is record for rule, record in judged)
+        versions = {*(self.z3.split(_APART) if old else ()), *((z3,) if new else ())} - {""}
+        return Lock(_APART.join(sorted(versions)), entries)
 
 
 def with_verdict(rule: Rule, record: Record) -> Rule:
     """The rule with its status, and with the typings that its proof covers."""
     patterns = record.patterns if record.verdict == "proved" else None
-    return replace(rule, status=record.status, patterns=patterns)
+    return replace(rule, status=record.status, patterns=patterns, overflow=record.overflow)
 
 
 def lock_path() -> Path:
@@ -155,7 +188,10 @@ def lock_path() -> Path:
 
 
 def load_lock(path: Path | None = None) -> Lock:
-    """The lock of a file; one that is not there proves nothing. `RuleError` for one that cannot be read."""
+    """The lock of a file; one that is not there, or older than the schema, proves nothing.
+
+    `RuleError` for one that cannot be read, was changed by other hands, or says two things of one law.
+    """
     path = path or lock_path()
     try:
         text = path.read_text(encoding="utf-8")
@@ -168,36 +204,71 @@ def load_lock(path: Path | None = None) -> Lock:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, name: str) -> Lock:
-    entries: list[Entry] = []
-    head, *lines = text.splitlines() or [""]
+    head, *lines = text.removesuffix("\n").split("\n")
+    found = _object(head, f"{name}:1:1")
+    schema = found.get("schema")
+    if schema in _OLDER:
+        return Lock()
+    if schema != SCHEMA:
+        raise RuleError(f"{name}:1:1: has the schema {schema!r}, not {SCHEMA!r}: {_FIX}")
+    entries = tuple(_entry(line, f"{name}:{number}:1") for number, line in enumerate(lines, start=2))
+    _demand_consistent(entries, name)
+    if found.get("digest") != _digest(lines):
+        raise RuleError(f"{name}:1:1: a line was added, changed or lost since the file was written: {_FIX}")
+    return Lock(str(found.get("z3", "")), entries)
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
     try:
-        z3 = str(json.loads(head)["z3"])
-        for line in lines:
-            entry = json.loads(line)
-            entries.append(Entry(entry["name"], entry["file"], entry["key"], Record.of_plain(entry)))
+        found = json.loads(line)
+    except ValueError as error:
+        raise RuleError(f"{place}: is no proof record ({error}): {_FIX}") from None
+    if not isinstance(found, dict):
+        raise RuleError(f"{place}: is no proof record (not an object): {_FIX}")
+    return found
+
+
+def _entry(line: str, place: str) -> Entry:
+    found = _object(line, place)
+    try:
+        return Entry(found["name"], found["file"], found["key"], Record.of_plain(found))
     except (ValueError, KeyError, TypeError) as error:
-        fix = "delete the file and run `superopt verify --update`"
-        raise RuleError(f"{name}:{len(entries) + 2}:1: is no proof record ({error}): {fix}") from None
-    return Lock(z3, tuple(entries))
+        raise RuleError(f"{place}: is no proof record ({error}): {_FIX}") from None
+
+
+def _demand_consistent(entries: Sequence[Entry], name: str) -> None:
+    """One line for each rule, and one claim for each law, under however many names it stands."""
+    by_place: dict[tuple[str, str], int] = {}
+    by_key: dict[str, tuple[int, Record]] = {}
+    for line, entry in enumerate(entries, start=2):
+        first = by_place.setdefault(entry.place, line)
+        if first != line:
+            raise RuleError(f"{name}:{line}:1: {entry.file} {entry.name} is on record already in line {first}: {_FIX}")
+        first, known = by_key.setdefault(entry.key, (line, entry.record))
+        if known.decisive != entry.record.decisive:
+            raise RuleError(f"{name}:{line}:1: {entry.name} contradicts line {first}, which has the same law: {_FIX}")
+
+
+def _consistent(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    claims: dict[str, set[Any]] = {}
+    for entry in entries:
+        claims.setdefault(entry.key, set()).add(entry.record.decisive)
+    return tuple(e for e in entries if len(claims[e.key]) == 1)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def place_of(rule: Rule) -> tuple[str, str]:
+    """The rule's file, without its folder, and its name."""
+    return Path(rule.file).name, rule.name
 
 
 @lru_cache(maxsize=4096)
-def key_of(rule: Rule, z3: str) -> str:
-    """The hash of all that a verdict on the rule depends on."""
-    parts = (law_text(rule), sources_digest(), z3)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@lru_cache(maxsize=4)
-def sources_digest(package: Path = _PACKAGE) -> str:
-    """The hash of the prover's sources and of those that state meanings."""
-    paths = [p for p in (package / "prove").glob("*.py") if p.name not in _PLUMBING]
-    paths += [*(package / "ops").glob("*.py"), *(package / name for name in _MEANING)]
-    digest = hashlib.sha256()
-    for path in sorted(paths):
-        # Text, not bytes: the ends of lines depend on how the sources were checked out.
-        digest.update(f"{path.relative_to(package).as_posix()}\0{path.read_text(encoding='utf-8')}\0".encode())
-    return digest.hexdigest()
+def key_of(rule: Rule) -> str:
+    """The hash of all that a verdict on the rule depends on: the law, whatever its names, and the trusted sources."""
+    return hashlib.sha256(f"{normal_text(rule)}\0{sources_digest()}".encode()).hexdigest()
 
 
 def installed_z3() -> str:

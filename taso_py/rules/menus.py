@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taso_py.ops.operator import Operator
+from taso_py.rules.predicates import PREDICATES
+from taso_py.rules.term import Predicate
 
 Shape: TypeAlias = tuple[Any, ...]
 
@@ -318,15 +320,19 @@ class Menus:
 
     # ---- arrays --------------------------------------------------------------------------------------------------
 
-    def array(self, kind: str, shape: Shape) -> npt.NDArray[Any]:
+    def array(self, kind: str, shape: Shape, dtype: str) -> npt.NDArray[Any]:
         """Values for a tensor: normal ones of both signs, or such that the operator that reads it is defined."""
-        if kind == "bool":
+        if dtype == "bool":
             return np.asarray(self.random.random(shape) < 0.5)
         if kind == "positive":
             return self.random.uniform(0.5, 2.0, shape)
         if kind == "nonzero":
             return np.asarray(self.random.uniform(0.5, 2.0, shape) * self.random.choice((-1.0, 1.0), shape))
         return np.asarray(self.random.standard_normal(shape))
+
+    def passing(self, predicate: Predicate, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values that satisfy a predicate, in place of those that were drawn."""
+        return np.asarray(PREDICATES[predicate.name].sample(self.random, array.shape, *predicate.arguments))
 
 
 def _prime_factors(n: int) -> list[int]:

@@ -29,7 +29,7 @@ PREDICATES: Mapping[str, ValuePredicate] = {
     "positive": ValuePredicate(lambda a: bool(np.all(a > 0)), lambda rng, s: rng.uniform(0.5, 2.0, s)),
     "nonnegative": ValuePredicate(lambda a: bool(np.all(a >= 0)), lambda rng, s: rng.uniform(0.0, 2.0, s)),
     "nonzero": ValuePredicate(lambda a: bool(np.all(a != 0)), lambda rng, s: rng.uniform(0.5, 2.0, s)),
-    "true": ValuePredicate(lambda a: bool(np.all(a)), lambda rng, s: np.ones(s, dtype=bool)),
-    "false": ValuePredicate(lambda a: not np.any(a), lambda rng, s: np.zeros(s, dtype=bool)),
+    "true": ValuePredicate(lambda a: a.dtype == bool and bool(np.all(a)), lambda rng, s: np.ones(s, dtype=bool)),
+    "false": ValuePredicate(lambda a: a.dtype == bool and not np.any(a), lambda rng, s: np.zeros(s, dtype=bool)),
 }
 """Every predicate also demands that its tensors are constants that no caller can override."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from taso_py.errors import RuleError
 from taso_py.rules.term import (
@@ -20,6 +20,15 @@ from taso_py.rules.term import (
     Side,
     names_in,
 )
+
+if TYPE_CHECKING:
+    from taso_py.rules.coverage import Typing
+    from taso_py.rules.unify import Binding
+
+_REVERSED = "-reversed"
+
+SiteProver: TypeAlias = "Callable[[Rule, Typing, Binding], bool]"
+"""Whether a directed rule holds where it is typed so; the substitution gives attributes and blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,13 @@ class Rule:
     line: int = 0
     status: str = "tested"
     patterns: tuple[str, ...] | None = None
-    """The ways of broadcasting that its proof covers (`taso_py.rules.coverage`); None without a proof."""
+    """The typings that its proof covers (`taso_py.rules.coverage`); None without a proof."""
+    at_site: SiteProver | None = None
+    """What may prove the law again where a match is typed as no proof on record is."""
+    backwards: bool = False
+    """Whether it is the law read from right to left."""
+    overflow: str = ""
+    """Where one side overflows float32 and the other does not (`taso_py.prove.magnitude`); empty: nowhere."""
 
     def __hash__(self) -> int:
         return hash((self.name, self.file, self.line))
@@ -59,7 +74,8 @@ class Rule:
 
     def reversed(self) -> Rule:
         """right => left, under the same clauses."""
-        return replace(self, name=self.name + "-reversed", left=self.right, right=self.left)
+        name = self.name.removesuffix(_REVERSED) if self.backwards else self.name + _REVERSED
+        return replace(self, name=name, left=self.right, right=self.left, backwards=not self.backwards)
 
     def directions(self) -> tuple[Rule, ...]:
         """The rewrites that the rule stands for: one, or both for a law whose two sides bind everything."""

@@ -200,14 +200,20 @@ Condition: TypeAlias = Comparison | Membership | Predicate
 
 def names_in(expression: AttributeExpression) -> set[str]:
     """Variables of an attribute expression."""
+    return set(ordered_names(expression))
+
+
+def ordered_names(expression: AttributeExpression) -> list[str]:
+    """Variables of an attribute expression in the order in which they first stand there."""
     match expression:
         case Name(name):
-            return {name}
+            return [name]
         case Binary(_, left, right):
-            return names_in(left) | names_in(right)
+            parts: list[AttributeExpression] = [left, right]
         case Call(_, arguments):
-            return set().union(*map(names_in, arguments))
+            parts = list(arguments)
         case Listing(items):
-            return set().union(*(names_in(i) for i in items if not isinstance(i, Block)))
+            parts = [i for i in items if not isinstance(i, Block)]
         case _:
-            return set()
+            return []
+    return list(dict.fromkeys(name for part in parts for name in ordered_names(part)))

@@ -83,11 +83,15 @@ class Binding:
                     raise Unbound(block)
                 return rank
             case Binary(operation, left, right):
-                return _arithmetic(operation, self.value(left), self.value(right))
+                return self.operate(operation, self.value(left), self.value(right))
             case Call(function, arguments):
                 return _call(function, [self.value(a) for a in arguments])
             case Listing(items):
                 return tuple(v for i in items for v in self._entries(i))
+
+    def operate(self, operation: str, left: Value, right: Value) -> Value:
+        """left (+ - * / // %) right."""
+        return _arithmetic(operation, left, right)
 
     def _entries(self, item: AttributeExpression | Block) -> tuple[Value, ...]:
         if not isinstance(item, Block):
@@ -251,6 +255,8 @@ def _same(a: Value, b: Value) -> bool:
 
 
 def _arithmetic(operation: str, left: Any, right: Any) -> Any:
+    if operation in ("//", "%") and isinstance(right, int | Expression) and at_least(right, 1) is False:
+        raise ZeroDivisionError(f"{left} {operation} {right}: what sizes are divided by is positive")
     if operation == "/" and isinstance(left, int) and isinstance(right, int):
         return left / right
     if any(isinstance(v, float) for v in (left, right)) and any(isinstance(v, Expression) for v in (left, right)):

@@ -7,7 +7,7 @@ recorded and proved as such.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import combinations, count
 from typing import Any
@@ -18,6 +18,7 @@ from taso_py.ops.elementwise import Add, Sum
 from taso_py.ops.layout import Concat, Split
 from taso_py.ops.operator import Operator
 from taso_py.ops.slicing import Slice
+from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 from taso_py.rules.unify import Binding
@@ -63,7 +64,7 @@ def _pairs_first(operator: Operator, operands: int) -> Iterator[tuple[Operator, 
 
 def _law(operator: Operator, sides: str, operands: int, alike: bool) -> Rule:
     shapes = f" for {', '.join(f'x{k}[*s]' for k in range(operands))}" if alike else ""
-    return parse_rule(f"rule {_name(operator)}: {sides}{shapes}")
+    return replace(parse_rule(f"rule {_name(operator)}: {sides}{shapes}"), patterns=DEFINED)
 
 
 def _name(operator: Operator) -> str:
@@ -85,10 +86,11 @@ def _call(operator: Operator, arguments: Iterator[str]) -> str:
 def _piece_law(pieces: int, output: int) -> Rule:
     sizes = [f"m{k}" for k in range(pieces)]
     begin, end = _sum(sizes[:output]), _sum(sizes[: output + 1])
-    return parse_rule(
+    law = parse_rule(
         f"rule split-variadic: Split(x, axis=rank(p), split=[{', '.join(sizes)}], output={output})"
         f" => Slice(x, axes=[rank(p)], starts=[{begin}], ends=[{end}], steps=[1]) for x[*p, {_sum(sizes)}, *q]"
     )
+    return replace(law, patterns=DEFINED)
 
 
 def _sum(terms: Sequence[str]) -> str:
@@ -202,7 +204,8 @@ def _cutting_law(pieces: int) -> Rule:
     )
     split = f"axis=rank(p), split=[{', '.join(sizes)}]"
     outputs = (f"Split(x, {split}, output={k})" for k in range(pieces))
-    return parse_rule(f"rule split-slices: {', '.join(cuts)} => {', '.join(outputs)} for x[*p, {_sum(sizes)}, *q]")
+    law = parse_rule(f"rule split-slices: {', '.join(cuts)} => {', '.join(outputs)} for x[*p, {_sum(sizes)}, *q]")
+    return replace(law, patterns=DEFINED)
 
 
 def _part(node: Node | None, axis: int) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from taso_py.graph.model import Node, Opaque
-from taso_py.rules.build import Builder
+from taso_py.rules.build import Builder, number_type
 from taso_py.rules.rule import Rule, RuleSet
 from taso_py.search.arity import expanding_laws, flatten, split_of_slices
 from taso_py.search.index import RuleIndex
@@ -97,7 +97,8 @@ def bare(view: View) -> View:
 def expansion(view: View, match: Match) -> Expansion:
     """The definition that the match's right side gives to its one output."""
     rule, (value,) = match.rule, match.outputs
-    builder = Builder(view.values, match.binding, rule.right, view.model.type(value).dtype)
+    dtype = number_type(match.binding, view.model.type, view.model.type(value).dtype)
+    builder = Builder(view.values, match.binding, rule.right, dtype)
     root = builder.output(rule.right.outputs[0])
     inner = tuple((v, n) for v, n in builder.nodes.items() if v != root)
     return Expansion(builder.nodes[root], inner, match)

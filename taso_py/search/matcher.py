@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from taso_py.errors import TypingError
 from taso_py.graph.model import Node, Opaque
-from taso_py.graph.types import FLOATS, INTEGERS, TensorType
+from taso_py.graph.sizes import at_least
+from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
-from taso_py.rules.build import Builder, NotBuildable, from_front, operator_of
-from taso_py.rules.coverage import covered, pattern
+from taso_py.rules.build import Builder, NotBuildable, from_front, number_type, operator_of
+from taso_py.rules.coverage import Typing, covered
 from taso_py.rules.predicates import PREDICATES
-from taso_py.rules.rule import Rule
+from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import (
     Application,
     Axis,
     Comparison,
     Membership,
+    Name,
     Predicate,
     Scalar,
     Side,
@@ -30,6 +30,7 @@ from taso_py.rules.term import (
     Variable,
 )
 from taso_py.rules.unify import Binding, Unbound
+from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, spellable
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
@@ -77,6 +78,8 @@ class Matcher:
         self.root = first.operator
         self.lets = bool(rule.left.lets)
         below = [rule.left.resolve(a) for a in first.arguments]
+        self.proved: dict[Hashable, bool] = {}
+        """Whether the law is proved for a match that is typed so: layers of a network are alike."""
         self.needs = tuple(a.operator if isinstance(a, Application) else None for a in below)
 
     def may_match(self, kinds: Sequence[frozenset[type]]) -> bool:
@@ -130,7 +133,7 @@ class Matcher:
             case Variable(name):
                 yield from self._variable(view, name, value, partial)
             case Scalar(number):
-                if _is_number(view, value, number):
+                if is_number(view, value, number):
                     more = partial.copy()
                     more.placed[term] = (value, None)
                     yield more
@@ -226,18 +229,16 @@ class Matcher:
     def _holds(self, view: View, partial: _Partial, binding: Binding, outputs: tuple[int, ...]) -> bool:
         if binding.waiting or binding.shapes:
             return False
-        if not all(self._condition(view, c, binding) for c in self.rule.conditions):
+        if not self._natural(binding) or not all(self._condition(view, c, binding) for c in self.rule.conditions):
             return False
-        dtype = view.model.type(outputs[0]).dtype
+        dtype = number_type(binding, view.model.type, view.model.type(outputs[0]).dtype)
         try:
             operators = self._rebuilt(view, partial, binding, dtype)
             right = Builder(view.values, binding, self.rule.right, dtype)
             built = [right.output(term) for term in self.rule.right.outputs]
         except NotBuildable:
             return False
-        if operators is None or not _spellable(view, right.nodes):
-            return False
-        if not covered(self.rule, pattern(self.rule, partial.placed, view.model.type)):
+        if operators is None or not spellable(view, right.nodes):
             return False
         if any(view.model.type(o) != view.model.type(b) for o, b in zip(outputs, built, strict=True)):
             return False
@@ -245,9 +246,37 @@ class Matcher:
             algebra(n.operator, tuple(view.values.types[i] for i in n.inputs if i is not None))
             for n in right.nodes.values()
         ]
-        if not (_dtypes_allowed(view, kinds, partial, binding) and _constants_tame(view, kinds, binding)):
+        involved = [*(v for v, _ in partial.placed.values()), *binding.tensors.values(), *right.nodes]
+        if not (dtypes_allowed(view, kinds, involved) and constants_tame(view, kinds, binding)):
             return False
-        return all(k == "move" for k in kinds) or not rounded_later(view, outputs)
+        if not all(k == "move" for k in kinds) and rounded_later(view, outputs):
+            return False
+        return self._proved(partial, right, zip(outputs, built, strict=True), view, binding)
+
+    def _proved(
+        self, partial: _Partial, right: Builder, outputs: Iterable[tuple[int, int]], view: View, binding: Binding
+    ) -> bool:
+        """Whether the proof covers this typing, or the law is proved for it now."""
+        left: dict[Term, tuple[int, Node | None]] = dict(partial.placed)
+        left.update((t, left[self.rule.left.resolve(t)]) for t in self.rule.left.applications())
+        types = view.values.types.__getitem__
+        typing = Typing(self.rule, left, right.placed(), binding.tensors, tuple(outputs), types)
+        key = _typed_as(typing, right)
+        if key not in self.proved:
+            self.proved[key] = self._covered(typing) or (
+                self.rule.at_site is not None and self.rule.at_site(self.rule, typing, binding)
+            )
+        return self.proved[key]
+
+    def _covered(self, typing: Typing) -> bool:
+        known = self.rule.patterns
+        return covered(known, typing.signature()) or covered(known, typing.signature(whole=True))
+
+    def _natural(self, binding: Binding) -> bool:
+        """Whether every name of a declared size is decided to be one: an equation may have a negative solution."""
+        stated = [axis for axes in self.shapes.values() for axis in axes]
+        names = {n for axis in stated for n in axis_names(axis)} - {a.name for a in stated if isinstance(a, Name)}
+        return all(at_least(binding.names[n], 0) is True for n in names if n in binding.names)
 
     def _rebuilt(self, view: View, partial: _Partial, binding: Binding, dtype: str) -> list[Algebra] | None:
         """The left side built again under the substitution; None unless it is exactly what was matched."""
@@ -275,6 +304,15 @@ class Matcher:
                 if any(a is None for a in arrays):
                     return False
                 return PREDICATES[name].holds(*arrays, *arguments)
+
+
+def _typed_as(typing: Typing, right: Builder) -> Hashable:
+    """All that a typing's signature and a proof at its site depend on."""
+    left = tuple((n.operator, typing.type_of(v)) for v, n in typing.left.values() if n is not None)
+    order = {v: k for k, v in enumerate(dict.fromkeys(typing.tensors.values()))}
+    given = tuple((name, order[v], typing.type_of(v)) for name, v in typing.tensors.items())
+    literals = tuple(typing.type_of(v) for v, n in typing.left.values() if n is None)
+    return left, given, literals, tuple(n.operator for n in right.nodes.values())
 
 
 def _attributes(view: View, term: Application, value: int, node: Node, binding: Binding) -> bool:
@@ -317,42 +355,6 @@ def _bound_path(side: Side, term: Term, binding: Binding) -> tuple[int, int] | N
                 below.extend(t.arguments)
         level, depth = below, depth + 1
     return None
-
-
-def _is_number(view: View, value: int, number: float) -> bool:
-    if value not in view.values.constant:
-        return False
-    array = view.constant(value)
-    return array is not None and array.size > 0 and bool(np.all(array == number))
-
-
-def _dtypes_allowed(view: View, kinds: list[Algebra], partial: _Partial, binding: Binding) -> bool:
-    """Moves hold for any element type, ring laws for floats and integers, the rest for floats only."""
-    if all(k == "move" for k in kinds):
-        return True
-    allowed = FLOATS | INTEGERS if all(k != "real" for k in kinds) else FLOATS
-    values = [v for v, _ in partial.placed.values()] + list(binding.tensors.values())
-    return all(view.model.type(v).dtype in allowed | {"bool"} for v in values)
-
-
-def _constants_tame(view: View, kinds: list[Algebra], binding: Binding) -> bool:
-    """Masks that stand for infinity never take part outside pure data movement."""
-    if all(k == "move" for k in kinds):
-        return True
-    return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant)
-
-
-def _spellable(view: View, built: Mapping[int, Node]) -> bool:
-    """Whether every new node can be written at the model's opset, or is folded into a weight of known shape."""
-    for value, node in built.items():
-        if value in view.values.constant:
-            if not all(isinstance(d, int) for d in view.values.types[value].dims):
-                return False
-            continue
-        types = [view.values.types[i] for i in node.inputs if i is not None]
-        if node.operator.write(view.model.opset, types) is None:
-            return False
-    return True
 
 
 @lru_cache(maxsize=4096)

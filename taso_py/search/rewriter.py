@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from taso_py.graph.model import Model, Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.elementwise import Identity
-from taso_py.rules.build import Builder
+from taso_py.rules.build import Builder, number_type
 from taso_py.search.matcher import Match
 from taso_py.search.topology import closes_cycle, ranks_after, without_dead
 from taso_py.search.view import View
@@ -71,7 +71,8 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
 
 def _replacement(view: View, match: Match) -> Replacement | None:
     model = view.model
-    builder = Builder(view.values, match.binding, match.rule.right, model.type(match.outputs[0]).dtype)
+    dtype = number_type(match.binding, model.type, model.type(match.outputs[0]).dtype)
+    builder = Builder(view.values, match.binding, match.rule.right, dtype)
     built = [builder.output(term) for term in match.rule.right.outputs]
     new = _materialised(view, match)
     new.update({v: n for v, n in builder.nodes.items() if v not in model.nodes and v not in new})

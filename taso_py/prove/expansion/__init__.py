@@ -1,0 +1,1 @@
+"""Exhaustive expansion at small sizes, independent of the prover's normal forms (`judge.exhaustive`)."""

@@ -1,0 +1,63 @@
+"""The element types that an instance of a rule may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from taso_py.ops.comparison import And, Cast, Not, Or, Where
+from taso_py.ops.comparison import Comparison as ComparingOperator
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import Application, Scalar, Side, Term, Variable
+
+DEFAULT = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class ElementTypes:
+    """The element types of an instance: of variables, of literals on the left, and of what is built without operands.
+
+    Without an entry a tensor is float32.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    literals: Mapping[Scalar, str] = field(default_factory=dict)
+    result: str = DEFAULT
+
+    def variable(self, name: str) -> str:
+        """Of a tensor variable."""
+        return self.variables.get(name, DEFAULT)
+
+    def literal(self, literal: Scalar) -> str:
+        """Of a literal operand."""
+        return self.literals.get(literal, DEFAULT)
+
+
+def ordinary_types(rule: Rule, _: np.random.Generator) -> ElementTypes:
+    """What is asked for its truth is bool, all else is float32."""
+    return ElementTypes(dict.fromkeys(asked(rule), "bool"))
+
+
+@lru_cache(maxsize=1024)
+def asked(rule: Rule) -> frozenset[str]:
+    """Variables that stand for truth values: conditions of Where, operands of And, Or and Not."""
+    found: set[str] = set()
+    for side in (rule.left, rule.right):
+        for a in side.applications():
+            asked = a.arguments[:1] if a.operator is Where else a.arguments if a.operator in (And, Or, Not) else ()
+            found.update(v.name for t in asked for v in _sources(side, t))
+    return frozenset(found)
+
+
+def _sources(side: Side, term: Term) -> list[Variable]:
+    """Variables whose elements a truth value is chosen from; a comparison makes truth values of numbers."""
+    term = side.resolve(term)
+    if isinstance(term, Application):
+        if issubclass(term.operator, ComparingOperator | Cast):
+            return []
+        chosen = term.arguments[1:] if term.operator is Where else term.arguments
+        return [v for a in chosen for v in _sources(side, a)]
+    return [term] if isinstance(term, Variable) else []

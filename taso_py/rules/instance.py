@@ -1,0 +1,64 @@
+"""An instance of a rule, and how instances are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from taso_py.graph.model import Model, Node, Values
+from taso_py.rules.element_types import ElementTypes, ordinary_types
+from taso_py.rules.menus import Menus
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import Term
+from taso_py.rules.unify import Binding
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The outputs of both sides over ``nodes``; ``feeds`` are run-time inputs, ``weights`` constants."""
+
+    rule: Rule
+    binding: Binding
+    values: Values
+    nodes: Mapping[int, Node]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    feeds: Mapping[int, Array]
+    weights: Mapping[int, Array]
+    placed: Mapping[Term, tuple[int, Node | None]] = field(default_factory=dict)
+    """The terms of the left side with their ids and nodes, as a match has them; a literal has no node."""
+    placed_right: Mapping[Term, tuple[int, Node | None]] = field(default_factory=dict)
+    """The same of the right side."""
+    refusal: str = ""
+    """Why the right side cannot be built; ``right`` is then empty."""
+
+    def model(self, outputs: Sequence[int], opset: int) -> Model:
+        """A table that computes ``outputs`` and nothing else."""
+        whole = Model(self.values, self.nodes, tuple(outputs), tuple(outputs), opset)
+        kept = whole.reachable()
+        nodes = {v: n for v, n in self.nodes.items() if v in kept}
+        return Model(self.values, nodes, whole.roots, whole.outputs, opset)
+
+
+class Rejected(Exception):
+    """A draw that is no instance of the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How instances are drawn: from which menus, with which element types.
+
+    With ``unbuilt`` an instance whose right side cannot be built is drawn as well.
+    """
+
+    menus: Callable[[np.random.Generator], Menus] = Menus
+    types: Callable[[Rule, np.random.Generator], ElementTypes] = ordinary_types
+    unbuilt: bool = False
+
+
+PLAIN = Manner()

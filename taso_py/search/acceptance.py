@@ -1,0 +1,53 @@
+"""What a match must satisfy beside the rule's own conditions: element types, tame constants, a spelling in ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from taso_py.graph.model import Node
+from taso_py.graph.types import FLOATS, INTEGERS
+from taso_py.ops.algebra import Algebra
+from taso_py.rules.unify import Binding
+from taso_py.search.view import View
+
+
+def is_number(view: View, value: int, number: float) -> bool:
+    """Whether a value is a constant all of whose elements are a number."""
+    if value not in view.values.constant:
+        return False
+    array = view.constant(value)
+    if array is None or not array.size:
+        return False
+    # A wide integer is compared as an integer: as a float it could equal a neighbour.
+    wanted = int(number) if array.dtype.kind in "iu" and float(number).is_integer() else number
+    return bool(np.all(array == wanted))
+
+
+def dtypes_allowed(view: View, kinds: Sequence[Algebra], values: Iterable[int]) -> bool:
+    """Moves hold for any element type, ring laws for floats and integers, the rest for floats only."""
+    if all(k == "move" for k in kinds):
+        return True
+    allowed = FLOATS | INTEGERS if all(k != "real" for k in kinds) else FLOATS
+    return all(view.values.types[v].dtype in allowed | {"bool"} for v in values)
+
+
+def constants_tame(view: View, kinds: Sequence[Algebra], binding: Binding) -> bool:
+    """Masks that stand for infinity never take part outside pure data movement."""
+    if all(k == "move" for k in kinds):
+        return True
+    return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant)
+
+
+def spellable(view: View, built: Mapping[int, Node]) -> bool:
+    """Whether every new node can be written at the model's opset, or is folded into a weight of known shape."""
+    for value, node in built.items():
+        if value in view.values.constant:
+            if not all(isinstance(d, int) for d in view.values.types[value].dims):
+                return False
+            continue
+        types = [view.values.types[i] for i in node.inputs if i is not None]
+        if node.operator.write(view.model.opset, types) is None:
+            return False
+    return True
