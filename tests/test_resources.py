@@ -9,7 +9,8 @@ import z3
 
 from taso_py.graph.sizes import Size, symbol
 from taso_py.prove import reals
-from taso_py.prove.arithmetic import RESOURCES, Context, Guard, forget
+from taso_py.prove.arithmetic import RESOURCES, Context, Guard
+from taso_py.prove.attempt import current
 from taso_py.prove.places import solver_for
 from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Proved
@@ -21,8 +22,8 @@ FILLED = 89643481
 
 
 def spent() -> int:
-    """The units that Z3 has used so far in this process."""
-    solver = z3.Solver()
+    """The units that Z3 has used so far in this attempt."""
+    solver = z3.Solver(ctx=current().z3)
     solver.check()
     return int(solver.statistics().get_key_value("rlimit count"))
 
@@ -35,7 +36,7 @@ def knapsack() -> Guard:
 
 
 def of_a_context() -> bool:
-    forget()
+    current().possible.clear()
     return Context((knapsack(),)).possible(())
 
 

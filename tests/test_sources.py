@@ -17,10 +17,10 @@ graph: __init__.py model.py sizes.py types.py
 ops: __init__.py activations.py algebra.py comparison.py constants.py convolution.py elementwise.py expand.py
     gather.py layout.py linear.py lookup.py meaning.py normalization.py numeric.py operator.py padding.py pool.py
     reading.py reduce.py regroup.py reshape.py resize.py sampling.py slicing.py space.py targets.py windows.py
-prove: __init__.py arithmetic.py attributes.py choices.py claims.py classes.py conditions.py declared.py definedness.py
-    encoding.py equality.py facts.py intervals.py magnitude.py maxima.py normal.py obligations.py places.py prover.py
-    reals.py refute.py replay.py schema.py shapes.py simplify.py site.py sites.py values.py verdict.py verify.py
-    witness.py
+prove: __init__.py arithmetic.py attempt.py attributes.py choices.py claims.py classes.py conditions.py declared.py
+    definedness.py encoding.py equality.py facts.py intervals.py magnitude.py maxima.py normal.py obligations.py
+    places.py prover.py reals.py refute.py replay.py schema.py shapes.py simplify.py site.py sites.py values.py
+    verdict.py verify.py witness.py
 prove/expansion: __init__.py atoms.py canonical.py compare.py elements.py instances.py judge.py maxima.py menus.py
     points.py polynomials.py
 prove/trials: __init__.py admission.py adversary.py claims.py dtypes.py extremes.py marks.py meaning.py vacuity.py

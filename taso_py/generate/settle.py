@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from taso_py.prove.arithmetic import steps_left
 from taso_py.prove.prover import prove_with_conditions
 from taso_py.prove.replay import Gap, Replay, Sampler, Trial
 from taso_py.prove.verdict import Unknown
@@ -41,8 +40,7 @@ def settle(forms: Iterable[Sequence[Rule]], replay: Replay, steps: int) -> Outco
             trials = surviving(form, replay)
             if trials is None:
                 continue
-            form, verdict = prove_with_conditions(form, steps)
-            steps = min(steps, steps_left())
+            form, verdict, steps = prove_with_conditions(form, steps)
             if isinstance(verdict, Unknown):
                 why = why or f"unknown: {verdict.why}"
             elif any(t.agrees for t in trials):

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from taso_py.graph.sizes import Expression, Size, symbol
 from taso_py.graph.types import TensorType
-from taso_py.ops.meaning import Apply, Choose, Integer, Number, Operand, Read, Reduce, Scalar
+from taso_py.ops.meaning import Apply, Choose, Integer, Number, Operand, Read, Reduce, Scalar, numbered_anew
 from taso_py.ops.operator import Operator
 
 Algebra: TypeAlias = Literal["move", "ring", "real"]
@@ -22,7 +22,8 @@ def algebra(operator: Operator, types: tuple[TensorType, ...]) -> Algebra:
     """``move``: copies elements or constants; ``ring``: only + - × and integers; ``real``: anything else."""
     rank = operator.infer(*types).rank
     views: Sequence[Operand] = tuple(Operand(k, t) for k, t in enumerate(types))
-    return _kind(operator.element(views, tuple(symbol(f"_i{axis}") for axis in range(rank))))
+    with numbered_anew():
+        return _kind(operator.element(views, tuple(symbol(f"_i{axis}") for axis in range(rank))))
 
 
 def _kind(expression: Scalar) -> Algebra:

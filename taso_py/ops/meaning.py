@@ -8,8 +8,10 @@ the padding value, says so with `choose`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from taso_py.graph.sizes import Size, symbol
@@ -105,16 +107,22 @@ class Operand:
         return self.type.dims
 
 
-@dataclass(slots=True)
-class _Fresh:
-    counter: itertools.count[int] = field(default_factory=itertools.count)
+_NUMBERS: ContextVar[Iterator[int]] = ContextVar("numbers")
+_LASTING = itertools.count()
 
 
-_FRESH = _Fresh()
+@contextmanager
+def numbered_anew() -> Iterator[None]:
+    """Index variables that are made inside are numbered from 0, whatever was computed before."""
+    token = _NUMBERS.set(itertools.count())
+    try:
+        yield
+    finally:
+        _NUMBERS.reset(token)
 
 
 def _reduce(kind: Literal["sum", "max"], extent: Size, body: Callable[[Size], Scalar]) -> Scalar:
-    name = f"_{next(_FRESH.counter)}"
+    name = f"_{next(_NUMBERS.get(_LASTING))}"
     return Reduce(kind, name, extent, body(symbol(name)))
 
 

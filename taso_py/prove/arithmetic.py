@@ -19,6 +19,7 @@ from taso_py.graph.sizes import (
     symbols,
 )
 from taso_py.ops.meaning import Compare
+from taso_py.prove.attempt import Unprovable, current
 
 Kind: TypeAlias = Literal[">=", "==", "!="]
 SIGNED = ("#", "@", "_", "v:", "~")
@@ -26,7 +27,7 @@ SIGNED = ("#", "@", "_", "v:", "~")
 RESOURCES = 1_000_000
 """Most of Z3's own units that one question in integers may take, so that no verdict depends on how busy the machine is.
 
-The hardest question of the library takes 36,000 of them, of all laws that are shipped 66,000.  A second is worth from
+The hardest question of the library takes 36,000 of them, of all laws that are shipped 75,000.  A second is worth from
 0.4 million (hard cases over linear constraints) to 5 million (products of unknowns): the worst takes two seconds or so.
 """
 
@@ -87,44 +88,12 @@ def between(index: Size, extent: Size) -> tuple[Guard, Guard]:
     return Guard(index, ">="), Guard(extent - index - 1, ">=")
 
 
-_MEMORY: dict[object, bool] = {}
-"""Answers of `Context.possible`; `forget` empties it and the next two, which are asked of the same again and again."""
-_POSITIVE: dict[object, bool] = {}
-_REDUCED: dict[object, Guard] = {}
-
-
-class Unprovable(Exception):
-    """The method does not reach this goal; the message says why."""
-
-
 class TooManyTerms(Unprovable):
     """A value that would be too long if it were written out."""
 
 
-STEPS = 400_000
-"""Most steps of one proof, minutes; no proof of the library takes a fifth of it."""
 CHECK = 20
 """Steps that a question to Z3 counts for."""
-_LEFT = [STEPS]
-
-
-def step(count: int = 1) -> None:
-    """Counts simplifications; `Unprovable` when there were more than `forget` allowed."""
-    _LEFT[0] -= count
-    if _LEFT[0] < 0:
-        raise Unprovable("no proof within the steps that it may take")
-
-
-def forget(steps: int = STEPS) -> None:
-    """Drops remembered answers, and allows so many steps from here on."""
-    _LEFT[0] = steps
-    for memory in (_MEMORY, _POSITIVE, _REDUCED):
-        memory.clear()
-
-
-def steps_left() -> int:
-    """What is left of the steps that `forget` allowed."""
-    return max(0, _LEFT[0])
 
 
 def ordered(guards: Iterable[Guard]) -> list[Guard]:
@@ -199,9 +168,10 @@ class Context:
         if g.kind != ">=" or isinstance(g.value, int):
             return g
         key = (g.value, self.ranges)
-        if key not in _REDUCED:
-            _REDUCED[key] = self._reduced(g.value)
-        return _REDUCED[key]
+        reduced: dict[object, Guard] = current().reduced
+        if key not in reduced:
+            reduced[key] = self._reduced(g.value)
+        return reduced[key]
 
     def _reduced(self, whole: Size) -> Guard:
         value = _without_floor(whole)
@@ -237,9 +207,10 @@ class Context:
     def _positive(self, value: Size, least: int) -> bool:
         """A sum of non-negative terms, once indices count from the other end and remainders are bounded."""
         key = (value, least, self.ranges)
-        if key not in _POSITIVE:
-            _POSITIVE[key] = self._is_positive(value, least)
-        return _POSITIVE[key]
+        positive = current().positive
+        if key not in positive:
+            positive[key] = self._is_positive(value, least)
+        return positive[key]
 
     def _is_positive(self, value: Size, least: int) -> bool:
         turned = self._turned(value)
@@ -276,9 +247,10 @@ class Context:
             return False
         relevant = self.about(extra)
         key = (frozenset(relevant.assumptions), relevant.ranges, frozenset(extra))
-        if key not in _MEMORY:
-            _MEMORY[key] = relevant.consistent(extra)
-        return _MEMORY[key]
+        possible = current().possible
+        if key not in possible:
+            possible[key] = relevant.consistent(extra)
+        return possible[key]
 
     def about(self, guards: Sequence[Guard]) -> Context:
         """The part of the context that is connected to the symbols of ``guards``; all of it for none."""
@@ -301,8 +273,9 @@ class Context:
         """`possible`, asked of Z3."""
         from taso_py.prove.encoding import Encoder
 
-        step(CHECK)
-        solver = z3.SolverFor("QF_LIA")
+        attempt = current()
+        attempt.step(CHECK)
+        solver = z3.SimpleSolver(ctx=attempt.z3)
         solver.set("rlimit", RESOURCES)
         encoder = Encoder(self)
         solver.add(*encoder.context(), *map(encoder.assumed, extra))

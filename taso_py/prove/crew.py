@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -40,6 +41,8 @@ def begin(prover: Prover) -> Work:
     """What a process does: the stages of a rule's judgement."""
     replay = Replay()
     replay.worker.info()  # what starts it is not on the rules' time
+    gc.freeze()
+    gc.set_threshold(200_000)  # a proof makes many small terms and hardly a cycle
 
     def judge(task: tuple[str, str, int]) -> Iterator[Judgement]:
         text, file, line = task

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from taso_py.graph.sizes import Size, symbols
-from taso_py.prove.arithmetic import Context, Guard, Unprovable, ordered
+from taso_py.prove.arithmetic import Context, Guard, ordered
+from taso_py.prove.attempt import Unprovable
 from taso_py.prove.facts import Functions
 from taso_py.prove.maxima import natural
 from taso_py.prove.normal import Term

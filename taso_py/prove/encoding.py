@@ -7,8 +7,10 @@ of such monomials are added.  That can only lose proofs, never make one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import z3
 
@@ -23,6 +25,7 @@ from taso_py.graph.sizes import (
     Symbol,
 )
 from taso_py.prove.arithmetic import Context, Guard, between, ordered
+from taso_py.prove.attempt import Attempt, current
 
 _MOST_PRODUCTS = 400
 
@@ -32,6 +35,7 @@ class Encoder:
 
     def __init__(self, context: Context) -> None:
         self.known = context
+        self._terms = _Terms(current())
         self.monomials: dict[Monomial, None] = {}
         self.side: list[z3.BoolRef] = []
         self.nonnegative: dict[Size, None] = {}
@@ -53,18 +57,22 @@ class Encoder:
     def guard(self, g: Guard) -> z3.BoolRef:
         """A guard."""
         self.size(g.value)
-        return _z3_guard(g)
+        return self._terms.guard(g)
+
+    def all(self, guards: Iterable[Guard]) -> z3.BoolRef:
+        """Whether all of the guards hold."""
+        return self._terms.all(list(map(self.guard, guards)))
 
     def either(self, options: tuple[frozenset[Guard], ...]) -> z3.BoolRef:
         """Whether all guards of one of the options hold."""
         self._uses(_monomials(options))
-        return _disjunction(options)
+        return self._terms.either(options)
 
     def size(self, size: Size) -> z3.ArithRef:
         """An integer expression."""
         if not isinstance(size, int):
             self._uses(m for m, _ in size.terms)
-        return _linear(size)
+        return self._terms.linear(size)
 
     def _uses(self, monomials: Iterable[Monomial]) -> None:
         for monomial in monomials:
@@ -106,21 +114,20 @@ class Encoder:
                 self.nonnegative.setdefault(g.value)
                 self.side.append(self.guard(g))
         else:
-            self.side.append(z3.Implies(self.guard(defined), z3.And(*map(self.guard, guards))))
+            self.side.append(z3.Implies(self.guard(defined), self.all(guards)))
 
     def facts(self) -> list[z3.BoolRef]:
         """Definitions of the unknowns, and products of non-negative values over the monomials in use."""
         for _ in range(2):
             wide = [m for m in self.monomials if len(m) > 1]
-            inside = {a for m in wide for a in m}
+            inside = sorted({a for m in wide for a in m}, key=str)
             linear = [e for e in self.nonnegative if _touches(e, inside)]
             before = len(self.side)
             atoms = [Expression((((a,), 1),)) for a in inside if self._natural(a)]
             pairs = itertools.chain(itertools.product(atoms, linear), itertools.combinations(linear, 2))
-            for a, b in itertools.islice(pairs, _MOST_PRODUCTS):
-                product = a * b
-                if not isinstance(product, int) and self._covered(product):
-                    self.side.append(self.guard(Guard(product, ">=")))
+            products = [a * b for a, b in pairs]
+            covered = [p for p in products if not isinstance(p, int) and self._covered(p)]
+            self.side += [self.guard(Guard(p, ">=")) for p in covered[:_MOST_PRODUCTS]]
             if len(self.side) == before:
                 break
         return self.side
@@ -135,28 +142,43 @@ class Encoder:
         return known > 0 and len(wide) - known <= 1
 
 
-@lru_cache(maxsize=1 << 16)
-def _linear(size: Size) -> z3.ArithRef:
-    """A polynomial with an unknown for every monomial."""
-    if isinstance(size, int):
-        return z3.IntVal(size)
-    return z3.Sum(*(c * _unknown(m) if m else z3.IntVal(c) for m, c in size.terms))
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Z3 terms in the context of one attempt, which remembers them."""
 
+    attempt: Attempt
 
-@lru_cache(maxsize=1 << 16)
-def _unknown(monomial: Monomial) -> z3.ArithRef:
-    return z3.Int("*".join(map(str, monomial)))
+    def linear(self, size: Size) -> z3.ArithRef:
+        """A polynomial with an unknown for every monomial."""
+        return self._kept(("size", size), lambda: self._sum(size))
 
+    def guard(self, g: Guard) -> z3.BoolRef:
+        value = self.linear(g.value)
+        makers = {">=": lambda: value >= 0, "==": lambda: value == 0, "!=": lambda: value != 0}
+        return self._kept(g, makers[g.kind])
 
-@lru_cache(maxsize=1 << 16)
-def _z3_guard(g: Guard) -> z3.BoolRef:
-    value = _linear(g.value)
-    return {">=": lambda: value >= 0, "==": lambda: value == 0, "!=": lambda: value != 0}[g.kind]()
+    def either(self, options: tuple[frozenset[Guard], ...]) -> z3.BoolRef:
+        return z3.Or([self._way(option) for option in options], self.attempt.z3)
 
+    def _way(self, option: frozenset[Guard]) -> z3.BoolRef:
+        return self._kept(option, lambda: self.all([self.guard(g) for g in ordered(option)]))
 
-@lru_cache(maxsize=1 << 10)
-def _disjunction(options: tuple[frozenset[Guard], ...]) -> z3.BoolRef:
-    return z3.Or(*(z3.And(*map(_z3_guard, ordered(option))) for option in options))
+    def all(self, truths: Sequence[z3.BoolRef]) -> z3.BoolRef:
+        return z3.And(truths, self.attempt.z3)
+
+    def _sum(self, size: Size) -> z3.ArithRef:
+        if isinstance(size, int):
+            return z3.IntVal(size, self.attempt.z3)
+        return z3.Sum([c * self._unknown(m) if m else z3.IntVal(c, self.attempt.z3) for m, c in size.terms])
+
+    def _unknown(self, monomial: Monomial) -> z3.ArithRef:
+        return self._kept(monomial, lambda: z3.Int("*".join(map(str, monomial)), self.attempt.z3))
+
+    def _kept(self, key: object, make: Callable[[], Any]) -> Any:
+        terms = self.attempt.terms
+        if key not in terms:
+            terms[key] = make()
+        return terms[key]
 
 
 @lru_cache(maxsize=1 << 10)
@@ -166,7 +188,7 @@ def _monomials(options: tuple[frozenset[Guard], ...]) -> tuple[Monomial, ...]:
     return tuple(dict.fromkeys(m for value in values if not isinstance(value, int) for m, _ in value.terms))
 
 
-def _touches(expression: Size, atoms: set[Atom]) -> bool:
+def _touches(expression: Size, atoms: Container[Atom]) -> bool:
     if isinstance(expression, int):
         return False
     return all(len(m) <= 2 for m, _ in expression.terms) and any(a in atoms for m, _ in expression.terms for a in m)

@@ -16,7 +16,8 @@ from typing import TypeAlias
 import z3
 
 from taso_py.graph.sizes import Expression, Size, symbol, symbols
-from taso_py.prove.arithmetic import Context, Unprovable
+from taso_py.prove.arithmetic import Context
+from taso_py.prove.attempt import Unprovable
 from taso_py.prove.facts import Functions
 from taso_py.prove.maxima import families_of, instance
 from taso_py.prove.normal import Alternative, Factor, Head, Sum, Term
@@ -187,7 +188,7 @@ class Equality:
         encoder, solver = solver_for(context.and_(common))
         unit = math.lcm(*(p.coefficient.denominator for p in places))
         total = [counted(p, unit, encoder) for p in places]
-        solver.add(z3.Sum(*total, z3.IntVal(0)) != 0, *encoder.facts())
+        solver.add(z3.Sum(*total, encoder.size(0)) != 0, *encoder.facts())
         return bool(solver.check() == z3.unsat)
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Expression, Size
-from taso_py.prove.arithmetic import Context, Guard, Unprovable
+from taso_py.prove.arithmetic import Context, Guard
+from taso_py.prove.attempt import Unprovable
 from taso_py.prove.maxima import Maxima, constant_of, divided, factor_names, instance, natural
 from taso_py.prove.normal import (
     ONE,

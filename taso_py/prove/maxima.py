@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Size, symbol, symbols
-from taso_py.prove.arithmetic import SIGNED, Context, Guard, Unprovable
+from taso_py.prove.arithmetic import SIGNED, Context, Guard, ordered
+from taso_py.prove.attempt import Unprovable
 from taso_py.prove.normal import (
     ONE,
     ZERO,
@@ -99,7 +100,9 @@ class Maxima:
         ranges = context.and_((), dict(a.bound))
         found: list[Alternative] = []
         for guards, (body,), within in cases((a.body,), ranges.and_(a.guards)):
-            one = Alternative(body, a.bound, frozenset(g for g in {*a.guards, *guards} if not ranges.evident(g)))
+            one = Alternative(
+                body, a.bound, frozenset(g for g in ordered({*a.guards, *guards}) if not ranges.evident(g))
+            )
             found += self._opened(one, within)
         return found
 

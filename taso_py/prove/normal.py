@@ -7,14 +7,14 @@ part of an index that comes from outside is a slot, so that a function is one vi
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from taso_py.graph.sizes import Atom, Entry, Expression, Floor, Size, Symbol, entry, floor_divide, symbols
-from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, replaced
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, ordered, replaced
+from taso_py.prove.attempt import current
 
 HeadKind: TypeAlias = Literal["tensor", "truth", "size", "integer", "function", "maximum", "count"]
 
@@ -108,7 +108,7 @@ class Term:
         """Every integer expression in the term."""
         for f in self.factors:
             yield from f.index
-        for g in self.guards:
+        for g in ordered(self.guards):
             yield g.value
 
     def __str__(self) -> str:
@@ -155,17 +155,9 @@ def text(terms: Sum) -> str:
     return " + ".join(map(str, terms)) or "0"
 
 
-_NUMBERS = [itertools.count()]
-
-
 def fresh() -> Expression:
     """A new bound variable."""
-    return Expression((((Symbol(f"_b{next(_NUMBERS[0])}"),), 1),))
-
-
-def count_anew() -> None:
-    """Numbers bound variables from 0: a proof must not depend on the proofs before it."""
-    _NUMBERS[0] = itertools.count()
+    return Expression((((Symbol(f"_b{next(current().numbers)}"),), 1),))
 
 
 # ---- arithmetic ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from functools import lru_cache
 import z3
 
 from taso_py.graph.sizes import Expression, Size, Symbol, floor_divide, symbol, symbols
-from taso_py.prove.arithmetic import CHECK, RESOURCES, Context, Guard, Unprovable, between, ordered, replaced, step
+from taso_py.prove.arithmetic import CHECK, RESOURCES, Context, Guard, between, ordered, replaced
+from taso_py.prove.attempt import Unprovable, current
 from taso_py.prove.encoding import Encoder
 from taso_py.prove.normal import Term, floors
 from taso_py.prove.simplify import linear, solved
@@ -54,9 +55,10 @@ def located(t: Term, width: int, fixed: Sequence[int]) -> list[Place]:
 
 def solver_for(context: Context) -> tuple[Encoder, z3.Solver]:
     """A solver for one question under the context, and what writes sizes and guards for it."""
-    step(CHECK)
+    attempt = current()
+    attempt.step(CHECK)
     encoder = Encoder(context)
-    solver = z3.Solver()
+    solver = z3.Solver(ctx=attempt.z3)
     solver.set("rlimit", RESOURCES)
     solver.add(*encoder.context())
     return encoder, solver
@@ -66,7 +68,7 @@ def counted(place: Place, unit: int, encoder: Encoder) -> z3.ArithRef:
     if place.bound:
         raise Unprovable(f"a bound variable cannot be eliminated: {', '.join(b for b, _ in place.bound)}")
     whole = int(place.coefficient * unit)
-    return z3.If(z3.And(*map(encoder.guard, ordered(place.guards))), z3.IntVal(whole), z3.IntVal(0))
+    return z3.If(encoder.all(ordered(place.guards)), encoder.size(whole), encoder.size(0))
 
 
 def covered(place: Place, others: Sequence[Place], context: Context) -> bool:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
 from taso_py.ops.algebra import Algebra
-from taso_py.prove.arithmetic import STEPS, Context, Guard, Unprovable, Witness, forget, ordered, replaced, steps_left
+from taso_py.prove.arithmetic import Context, Guard, Witness, ordered, replaced
+from taso_py.prove.attempt import STEPS, Attempt, Unprovable
 from taso_py.prove.claims import proved_types
 from taso_py.prove.conditions import condition, stated
 from taso_py.prove.definedness import Definedness
 from taso_py.prove.equality import Equality
 from taso_py.prove.expansion.judge import Enumerated, bounded
 from taso_py.prove.facts import Functions
-from taso_py.prove.normal import Sum, count_anew, scaled, splitting, text
+from taso_py.prove.normal import Sum, scaled, splitting, text
 from taso_py.prove.obligations import FORM, Z3, Kind, Obligation, implied
 from taso_py.prove.schema import Case, Untyped, typings
 from taso_py.prove.shapes import Unsupported
@@ -42,7 +43,7 @@ def prove(rule: Rule) -> Proved | Unknown:
     verdict = prove_all_sizes(rule)
     if isinstance(verdict, Proved):
         return verdict
-    small = _both(rule, BOUND)
+    small = _both(rule, BOUND, Attempt())
     if isinstance(small, Unknown):
         return verdict
     shown = [bounded(directed, BOUND) for directed in normal_law(rule).directions()]
@@ -54,19 +55,18 @@ def prove(rule: Rule) -> Proved | Unknown:
 
 def prove_all_sizes(rule: Rule, steps: int = STEPS) -> Proved | Unknown:
     """`prove` without the fallback to bounded sizes, and with so many steps at most."""
-    return _both(rule, None, steps)
+    return _both(rule, None, Attempt(steps))
 
 
-def _both(rule: Rule, limit: int | None, steps: int = STEPS) -> Proved | Unknown:
+def _both(rule: Rule, limit: int | None, attempt: Attempt) -> Proved | Unknown:
     """All directions of a rule."""
-    forget(steps)
-    count_anew()
     found: list[Proved] = []
-    for directed in normal_law(rule).directions():
-        verdict = _directed(directed, limit)
-        if isinstance(verdict, Unknown):
-            return verdict
-        found.append(verdict)
+    with attempt.working():
+        for directed in normal_law(rule).directions():
+            verdict = _directed(directed, limit)
+            if isinstance(verdict, Unknown):
+                return verdict
+            found.append(verdict)
     facts = sorted({f for p in found for f in p.facts})
     patterns = tuple(x for p in found for x in p.patterns)
     ranks = min((p.ranks for p in found if p.ranks is not None), default=None)
@@ -75,22 +75,22 @@ def _both(rule: Rule, limit: int | None, steps: int = STEPS) -> Proved | Unknown
     return Proved(limit, ranks, "multiplicities", cases, tuple(facts), patterns, found[0].types, shown)
 
 
-def prove_with_conditions(rule: Rule, steps: int = STEPS) -> tuple[Rule, Proved | Unknown]:
-    """`prove_all_sizes` of the rule with the conditions that its right side needs, and the rule with them."""
+def prove_with_conditions(rule: Rule, steps: int = STEPS) -> tuple[Rule, Proved | Unknown, int]:
+    """Proves the rule with the conditions that its right side needs; that rule, the verdict, the steps left."""
     for _ in range(_CONDITIONS):
-        verdict = prove_all_sizes(rule, steps)
-        steps = min(steps, steps_left())
+        attempt = Attempt(steps)
+        verdict = _both(rule, None, attempt)
+        steps = attempt.steps
         if isinstance(verdict, Proved) or verdict.missing is None:
             break
         rule = stated(rule, verdict.missing)
-    return rule, verdict
+    return rule, verdict, steps
 
 
 def prove_at(rule: Rule, site: Site, steps: int) -> Proved | Unknown:
     """Proves a directed rule for all sizes at one match's numbers of axes, axes and flags; names are normal ones."""
-    forget(steps)
-    count_anew()
-    return _directed(rule, None, site)
+    with Attempt(steps).working():
+        return _directed(rule, None, site)
 
 
 def _directed(rule: Rule, limit: int | None, site: Site | None = None) -> Proved | Unknown:
@@ -141,14 +141,14 @@ def general(rule: Rule, patterns: Iterable[str], limit: int | None) -> bool:
     if arithmetic_on_axes(rule):
         return False
     known = tuple(patterns)
-    for count, case in enumerate(typings(rule, limit, wide=True)):
-        if count >= WIDE:
-            return False
-        if isinstance(case, Untyped):
-            if not case.definite:
+    try:
+        for count, case in enumerate(typings(rule, limit, wide=True)):
+            if count >= WIDE:
                 return False
-        elif not covered_by(known, case.patterns[0]):
-            return False
+            if not (case.definite if isinstance(case, Untyped) else covered_by(known, case.patterns[0])):
+                return False
+    except (Unprovable, Unsupported):
+        return False
     return True
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import z3
 
 from taso_py.graph.sizes import Size
+from taso_py.prove.attempt import Attempt, current
 from taso_py.prove.facts import Functions
 from taso_py.prove.maxima import families_of, instance
 from taso_py.prove.normal import Factor, Sum, Term
@@ -45,6 +46,7 @@ class Reals:
     conditions: Sequence[Real] = ()
     unknowns: dict[object, z3.ArithRef] = field(default_factory=dict)
     known: list[z3.BoolRef] = field(default_factory=list)
+    attempt: Attempt = field(default_factory=current)
 
     def same(self, left: Sum, right: Sum) -> bool:
         """Whether both sums have one value, whatever is read."""
@@ -54,17 +56,17 @@ class Reals:
         for c in self.conditions:
             value = self._size(c.value)
             self.known.append({">=": value >= 0, ">": value > 0, "==": value == 0, "!=": value != 0}[c.kind])
-        solver = z3.Solver()
+        solver = z3.Solver(ctx=self.attempt.z3)
         solver.set("rlimit", _RESOURCES)
         solver.add(*self.known, difference != 0)
         return bool(solver.check() == z3.unsat)
 
     def _size(self, size: Size) -> z3.ArithRef:
         if isinstance(size, int):
-            return z3.RealVal(size)
-        total = z3.RealVal(0)
+            return self._number(size)
+        total = self._number(0)
         for monomial, coefficient in size.terms:
-            product = z3.RealVal(coefficient)
+            product = self._number(coefficient)
             for atom in monomial:
                 product = product * self._unknown(str(atom))
             total = total + product
@@ -72,14 +74,17 @@ class Reals:
 
     def _unknown(self, key: object) -> z3.ArithRef:
         if key not in self.unknowns:
-            self.unknowns[key] = z3.Real(f"r{len(self.unknowns)}")
+            self.unknowns[key] = z3.Real(f"r{len(self.unknowns)}", self.attempt.z3)
         return self.unknowns[key]
 
+    def _number(self, value: int | Fraction) -> z3.ArithRef:
+        return z3.Q(value.numerator, value.denominator, self.attempt.z3)
+
     def _sum(self, terms: Sum) -> z3.ArithRef:
-        return z3.Sum(*(self._term(t) for t in terms), z3.RealVal(0))
+        return z3.Sum(*(self._term(t) for t in terms), self._number(0))
 
     def _term(self, t: Term) -> z3.ArithRef:
-        product = _number(t.coefficient)
+        product = self._number(t.coefficient)
         for f in t.factors:
             value = self._factor(f)
             for _ in range(abs(f.power)):
@@ -142,7 +147,3 @@ class Reals:
                 self.known += [value > -1, value < 1]
             case _ if f.head.name in _POSITIVE:
                 self.known.append(value > 0)
-
-
-def _number(value: Fraction) -> z3.ArithRef:
-    return z3.Q(value.numerator, value.denominator)

@@ -33,6 +33,8 @@ from taso_py.rules.unify import Binding
 
 ATTEMPTS = 180
 _BATCH = 18
+_EMPTY = 3
+"""Batches without an instance to look at after which `differs` expects none."""
 _RUNS = 80
 """Most runs that making a counterexample smaller may take."""
 _SMALL = 40
@@ -58,8 +60,15 @@ def refute(
 
 
 def differs(rule: Rule, *, seed: int, replay: Replay, among: Callable[[Instance], bool]) -> bool:
-    """Whether `refute` would soon find something; nothing is made small."""
-    return _search(Sampler(rule, seed, attempts=300), ATTEMPTS // 2, replay, Gap.UNDEFINED, among) is not None
+    """Whether `refute` would soon find something; nothing is made small, and what is rarely drawn is not waited for."""
+    empty = 0
+    for batch in _batches(Sampler(rule, seed, attempts=300), ATTEMPTS // 2, replay, among):
+        if any(t.gap >= Gap.UNDEFINED for t in batch):
+            return True
+        empty = 0 if batch else empty + 1
+        if empty == _EMPTY:
+            break
+    return False
 
 
 def _search(
@@ -67,14 +76,23 @@ def _search(
 ) -> Trial | None:
     """The smallest of the strongest differences; one more batch is drawn after the first that shows one."""
     found: list[Trial] = []
-    for _ in range(0, attempts, _BATCH):
-        drawn = [d for d in (sampler.draw() for _ in range(_BATCH)) if d is not None]
-        last = bool(found) or not drawn
-        chosen = [d for d in drawn if among is None or among(d.instance)]
-        found += [t for t in replay.trials(chosen) if t.gap >= weakest]
+    for batch in _batches(sampler, attempts, replay, among):
+        last = bool(found)
+        found += [t for t in batch if t.gap >= weakest]
         if last:
             break
     return min(found, key=lambda t: (-t.gap, _extent(t.instance)), default=None)
+
+
+def _batches(
+    sampler: Sampler, attempts: int, replay: Replay, among: Callable[[Instance], bool] | None
+) -> Iterator[list[Trial]]:
+    """Trials of random instances until there were so many attempts, or none of a batch could be drawn."""
+    for _ in range(0, attempts, _BATCH):
+        drawn = [d for d in (sampler.draw() for _ in range(_BATCH)) if d is not None]
+        yield replay.trials([d for d in drawn if among is None or among(d.instance)])
+        if not drawn:
+            return
 
 
 def _extent(instance: Instance) -> tuple[int, float]:

@@ -23,6 +23,8 @@ _OPTIONS: Mapping[str, Sequence[Any]] = {
     "transA": (0, 1), "transB": (0, 1), "keepdims": (1, 0), "count_include_pad": (0, 1), "flatten": (0, 1),
     "approximate": ("none", "tanh"),
 }  # fmt: skip
+
+
 class AnyMode(str):
     """A mode that stands for all of its kind."""
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from taso_py.graph.sizes import Expression, Size, Symbol, symbol, symbols
-from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, ordered, replaced, step
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, ordered, replaced
+from taso_py.prove.attempt import Unprovable, current
 from taso_py.prove.normal import (
     ONE,
     Alternative,
@@ -45,17 +46,19 @@ def simplified(terms: Sum, context: Context) -> Sum:
 
 def collected(terms: Iterable[Term]) -> Sum:
     """Terms that differ in their coefficient only are one."""
+    canonical = [named(term) for term in terms if term.coefficient]
+    if len(canonical) < 2:
+        return tuple(canonical)
     total: dict[Term, Fraction] = {}
-    for term in terms:
-        canonical = named(term)
-        key = replace(canonical, coefficient=Fraction(1))
+    for term in canonical:
+        key = replace(term, coefficient=Fraction(1))
         total[key] = total.get(key, Fraction(0)) + term.coefficient
     kept = [replace(k, coefficient=c) for k, c in total.items() if c]
     return tuple(sorted(kept, key=str))
 
 
 def _simplified(term: Term, context: Context) -> list[Term]:
-    step()
+    current().step()
     inner = context.and_((), dict(term.bound)) if term.bound else context
     tidy = _tidied(term, inner)
     if tidy is None:
@@ -251,9 +254,9 @@ def assuming(terms: Sum, holds: Guard, context: Context) -> Sum:
     """The terms where ``holds`` does."""
     found = []
     for t in terms:
-        if holds.negated in t.guards or any(outside(t, g) and not context.possible((g,)) for g in t.guards):
+        if holds.negated in t.guards or any(outside(t, g) and not context.possible((g,)) for g in ordered(t.guards)):
             continue
-        left = frozenset(g for g in t.guards if g != holds and not (outside(t, g) and context.implies(g)))
+        left = frozenset(g for g in ordered(t.guards) if g != holds and not (outside(t, g) and context.implies(g)))
         found.append(replace(t, guards=left))
     return tuple(found)
 
@@ -354,6 +357,8 @@ def named(term: Term) -> Term:
     if not term.bound:
         return term
     order = _order(dict(term.bound), [i for f in term.factors for i in f.index], term.guards)
+    if [b for b, _ in term.bound] == order == [f"_c{k}" for k in range(len(order))]:
+        return replace(term, factors=tuple(sorted(term.factors, key=str)))
     first: Mapping[str, Size] = {b: symbol(f"_t{k}") for k, b in enumerate(order)}
     final: Mapping[str, Size] = {f"_t{k}": symbol(f"_c{k}") for k in range(len(order))}
     extents = {str(first[b]): e for b, e in term.bound}

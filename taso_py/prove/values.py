@@ -11,7 +11,8 @@ from taso_py.graph.model import Node
 from taso_py.graph.sizes import Expression, Size, floor_divide, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
-from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, Unprovable, between, guard, replaced
+from taso_py.prove.arithmetic import Context, Guard, TooManyTerms, between, guard, replaced
+from taso_py.prove.attempt import Unprovable
 from taso_py.prove.facts import Functions, real
 from taso_py.prove.maxima import LOWEST, unbounded
 from taso_py.prove.normal import (

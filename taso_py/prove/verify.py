@@ -236,9 +236,7 @@ def _first_difference(array: npt.NDArray[np.generic], other: npt.NDArray[np.gene
     return f"{_listed(np.asarray(array[place]))} at {list(place)}"
 
 
-def proved(
-    rules: RuleSet, *, allow_bounded: bool, allow_overflow: bool = False, prover: Prover = prove
-) -> RuleSet:
+def proved(rules: RuleSet, *, allow_bounded: bool, allow_overflow: bool = False, prover: Prover = prove) -> RuleSet:
     """The rules of a user's files with their status; `RuleError` when one of them may not rewrite."""
     stamped: list[Rule] = []
     failures: list[str] = []

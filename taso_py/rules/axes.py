@@ -14,7 +14,7 @@ from functools import lru_cache
 from taso_py.graph.model import Node
 from taso_py.graph.sizes import Size, symbol, symbols
 from taso_py.graph.types import TensorType
-from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar
+from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar, numbered_anew
 from taso_py.ops.operator import Operator
 
 Axis = tuple[int, int]
@@ -29,7 +29,8 @@ def parallel_axes(operator: Operator, types: tuple[TensorType, ...], result: Ten
     if operator.pointwise:
         return tuple(_aligned(b, 0, types, result) for b in range(result.rank))
     names = tuple(f"_i{b}" for b in range(result.rank))
-    meaning = operator.element(tuple(Operand(k, t) for k, t in enumerate(types)), tuple(map(symbol, names)))
+    with numbered_anew():
+        meaning = operator.element(tuple(Operand(k, t) for k, t in enumerate(types)), tuple(map(symbol, names)))
     found = _Reads(types, dict(zip(names, result.dims, strict=True)))
     found.visit(meaning)
     links = tuple(found.link(name) for name in names)

@@ -130,13 +130,13 @@ def _law_hash(rule: Rule) -> str:
     return hashlib.sha256(law_text(rule).encode()).hexdigest()[:12]
 
 
-def axis_names(axis: object) -> set[str]:
+def axis_names(axis: object) -> frozenset[str]:
     """Integer variables of one declared axis."""
     if isinstance(axis, Block):
-        return set()
+        return frozenset()
     if isinstance(axis, Product):
-        return set().union(*(names_in(f) for f in axis.factors))
-    return names_in(axis)  # type: ignore[arg-type]
+        return frozenset().union(*(names_in(f) for f in axis.factors))
+    return names_in(axis)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from taso_py.ops.operator import Operator
@@ -198,9 +199,10 @@ class Predicate:
 Condition: TypeAlias = Comparison | Membership | Predicate
 
 
-def names_in(expression: AttributeExpression) -> set[str]:
+@lru_cache(maxsize=1 << 14)
+def names_in(expression: AttributeExpression) -> frozenset[str]:
     """Variables of an attribute expression."""
-    return set(ordered_names(expression))
+    return frozenset(ordered_names(expression))
 
 
 def ordered_names(expression: AttributeExpression) -> list[str]:

@@ -24,7 +24,7 @@ def claimed(proof: Proved) -> Callable[[Instance], bool]:
         outputs = tuple(zip(instance.left, instance.right, strict=True))
         tensors = instance.binding.tensors
         typing = Typing(instance.rule, instance.placed, instance.placed_right, tensors, outputs, types.__getitem__)
-        return any(covered(proof.patterns, typing.signature(whole=whole)) for whole in (False, True))
+        return any(covered(proof.patterns, typing.signature(whole=whole)) for whole in (True, False))
 
     return includes
 

@@ -39,7 +39,7 @@ class _Unsaid(Exception):
 def contradictory(rule: Rule) -> bool:
     """Whether no sizes and attributes satisfy the rule; False where that is not shown."""
     terms = _Terms(rule)
-    solver = z3.Solver()
+    solver = z3.Solver(ctx=terms.z3)
     solver.set("rlimit", _WORK)
     solver.add(*terms.facts())
     return bool(solver.check() == z3.unsat)
@@ -53,13 +53,14 @@ class _Terms:
     shapes: dict[str, tuple[Axis, ...]] = field(init=False)
     orders: dict[str, int] = field(default_factory=dict)
     """Names of permutations, and of how many axes."""
+    z3: z3.Context = field(default_factory=z3.Context)
 
     def __post_init__(self) -> None:
         left = self.rule.left.variables()
         self.shapes = {d.variable: d.axes for d in self.rule.declarations if d.variable in left}
 
     def facts(self) -> list[z3.BoolRef]:
-        found = [z3.Int(name) >= 0 for name in self._sizes()]
+        found = [z3.Int(name, self.z3) >= 0 for name in self._sizes()]
         for application in self.rule.left.applications():
             found += self._demands(application)
         for condition in self.rule.conditions:
@@ -112,7 +113,7 @@ class _Terms:
         if not isinstance(perm, Name):
             return []
         self.orders[perm.name] = rank
-        entries = [_entry(perm.name, k) for k in range(rank)]
+        entries = [self._entry(perm.name, k) for k in range(rank)]
         return [*(z3.And(e >= 0, e < rank) for e in entries), z3.Distinct(*entries)] if entries else []
 
     def _cuts(self, attributes: Mapping[str, AttributeExpression], axes: Sequence[Axis]) -> list[z3.BoolRef]:
@@ -159,11 +160,11 @@ class _Terms:
     def _term(self, expression: AttributeExpression | Block) -> Any:
         match expression:
             case Quantity(value) if isinstance(value, int):
-                return z3.IntVal(value)
+                return z3.IntVal(value, self.z3)
             case Name(name) if name not in self.orders:
-                return z3.Int(name)
+                return z3.Int(name, self.z3)
             case Rank(block):
-                return z3.Int(f"rank {block}")
+                return z3.Int(f"rank {block}", self.z3)
             case Binary("+" | "-" | "*" as operation, left, right):
                 a, b = self._term(left), self._term(right)
                 return a + b if operation == "+" else a - b if operation == "-" else a * b
@@ -173,13 +174,12 @@ class _Terms:
             case Call("at", (Name(name), Quantity(value))) if name in self.orders and isinstance(value, int):
                 if not 0 <= value < self.orders[name]:
                     raise _Unsaid
-                return _entry(name, value)
+                return self._entry(name, value)
             case _:
                 raise _Unsaid
 
-
-def _entry(order: str, place: int) -> z3.ArithRef:
-    return z3.Int(f"{order} at {place}")
+    def _entry(self, order: str, place: int) -> z3.ArithRef:
+        return z3.Int(f"{order} at {place}", self.z3)
 
 
 def _items(listing: AttributeExpression | None) -> tuple[AttributeExpression, ...]:
