@@ -36,8 +36,9 @@ test: $(STAMP)  ## run every test
 test-all:  ## run every test under each Python 3.11 to 3.13 found on this machine
 	@scripts/test_all.sh $(JOBS)
 
-check: $(STAMP)  ## ruff, mypy --strict and the import contract
+check: $(STAMP)  ## ruff (lint and format), mypy --strict and the import contract
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 

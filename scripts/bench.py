@@ -188,8 +188,12 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--threads", type=click.IntRange(min=1), help="Default: the CPUs this process may use.")
 @click.option("--time-budget", type=float, default=120.0, show_default=True, help="Of each optimisation.")
 @click.option(
-    "--tools", default=("onnxsim", "onnxslim"), show_default=True, multiple=True,
-    type=click.Choice(list(TOOLS)), help="What is run beside the library (repeatable).",
+    "--tools",
+    default=("onnxsim", "onnxslim"),
+    show_default=True,
+    multiple=True,
+    type=click.Choice(list(TOOLS)),
+    help="What is run beside the library (repeatable).",
 )
 @click.option("--extra", default="", help="More options for `superopt optimize`, in one quoted string.")
 def main(

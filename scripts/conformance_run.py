@@ -152,9 +152,7 @@ class Runner:
         raise _NotRunnableError(f"ONNX Runtime does not run it on other values than its own: {error}")
 
     def _pipeline(self, case: Case, options: Options) -> Result:
-        return pipeline.optimize(
-            case.model, options, progress=SilentProgress(), stop=StopFlag(), pool=self.pool
-        )
+        return pipeline.optimize(case.model, options, progress=SilentProgress(), stop=StopFlag(), pool=self.pool)
 
     def _files(self, arrays: Mapping[str, Any]) -> dict[str, Path]:
         files = {}
@@ -322,9 +320,7 @@ def _close(value: Any, wanted: Any, case: Case) -> bool:
         return bool((value == wanted).all())
     wide = np.complex128 if value.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
-        return np.allclose(
-            value.astype(wide), wanted.astype(wide), rtol=case.rtol, atol=case.atol, equal_nan=True
-        )
+        return np.allclose(value.astype(wide), wanted.astype(wide), rtol=case.rtol, atol=case.atol, equal_nan=True)
 
 
 def _search_rules(name: str | None) -> tuple[str, ...]:

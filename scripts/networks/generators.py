@@ -9,9 +9,7 @@ from .convolution import random_conv_norm, random_linear, random_norm, write_con
 from .graph import GraphWriter
 
 
-def sngan(
-    *, channels: int = 64, latent: int = 128, base: int = 4, batch: int = 1, seed: int = 0
-) -> onnx.ModelProto:
+def sngan(*, channels: int = 64, latent: int = 128, base: int = 4, batch: int = 1, seed: int = 0) -> onnx.ModelProto:
     """The generator of SNGAN (Miyato et al., ICLR 2018): ``[batch, latent]`` to ``[batch, 3, 32 base, 32 base]``.
 
     Its shortcuts repeat each pixel four times and then convolve pixel by pixel, as its authors wrote them.
