@@ -28,7 +28,7 @@ $(BENCH): $(STAMP)
 	@touch $@
 
 demo: $(STAMP)  ## optimise NasRNN and MobileOne-S0, built in code; results in demo_output/
-	$(BIN)/python scripts/demo.py
+	$(BIN)/python -m scripts.bench.demo
 
 test: $(STAMP)  ## run every test
 	$(BIN)/python -m pytest -n $(JOBS)
@@ -50,17 +50,17 @@ verify: $(STAMP)  ## prove every rule whose proof is not on record, and say what
 
 audit: $(STAMP)  ## attack prover and certificates: every law anew, mutants, fuzz, names, small instances, forgeries
 	$(BIN)/superopt verify --anew
-	$(BIN)/python scripts/prover_mutants.py
-	$(BIN)/python scripts/prover_fuzz.py
-	$(BIN)/python scripts/audit_names.py --judge taso_py.prove.prover:prove
-	$(BIN)/python scripts/audit_expansion.py
-	$(BIN)/python scripts/audit_certificates.py
+	$(BIN)/python -m scripts.audit.mutants
+	$(BIN)/python -m scripts.audit.fuzz
+	$(BIN)/python -m scripts.audit.names --judge taso_py.prove.prover:prove
+	$(BIN)/python -m scripts.audit.expansion
+	$(BIN)/python -m scripts.audit.certification
 
 zoo: $(BENCH)  ## export every benchmark network to zoo_models/ (random weights, needs torch)
-	$(BIN)/python scripts/zoo.py --all
+	$(BIN)/python -m scripts.bench.zoo --all
 
 bench: $(BENCH)  ## optimise the zoo and time it against onnxsim and onnxslim; results in bench_output/
-	$(BIN)/python scripts/bench.py
+	$(BIN)/python -m scripts.bench.bench
 
 conformance: $(STAMP)  ## run the ONNX backend test-suite through the optimiser; results in conformance_output/
-	$(BIN)/python scripts/conformance.py
+	$(BIN)/python -m scripts.audit.conformance

@@ -62,7 +62,7 @@ def optimize(
     Prints nothing, never exits, writes nothing but the cache of measurements: `Result.save` writes the model.
     Raises the classes of `taso_py.errors`, among them UsageError for an option that cannot be meant.
     """
-    from taso_py import pipeline
+    from taso_py.run import pipeline
 
     source = Path(model) if isinstance(model, str) else model
     return pipeline.optimize(

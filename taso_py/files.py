@@ -147,7 +147,8 @@ def load_arrays(files: Mapping[str, Path]) -> dict[str, np.ndarray[Any, np.dtype
     arrays = {}
     for name, path in files.items():
         try:
-            arrays[name] = np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise UsageError(f"--input {name}={path}: not a .npy array without pickles ({error})") from error
+            raise UsageError(f"--input {name}={path}: {error}; give a .npy file that numpy.save wrote") from None
     return arrays

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from taso_py.artifact import Artifact
 from taso_py.errors import SpeedupNotReachedError, SuperoptError
 from taso_py.files import write_atomically, write_text
+from taso_py.onnx_io.artifact import Artifact
 from taso_py.version import VERSION
 
 if TYPE_CHECKING:

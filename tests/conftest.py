@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from judging import DOUBLE
 from onnx import TensorProto, helper, numpy_helper
 
-from taso_py.prove.replay import Replay
+from taso_py.prove.trials.runs import Replay
 from taso_py.rules import lock as locks
+from tests.helpers.judging import DOUBLE
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -13,9 +13,9 @@ from email.parser import HeaderParser
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, cli_environment
 
 from taso_py.rules.location import rules_directory
+from tests.conftest import ROOT, cli_environment
 
 SOURCES = ("taso_py", "rules", "pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE")
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import onnx
 
-from taso_py.artifact import Artifact, CopiedFile, GivenProto
 from taso_py.backend.pool import WorkerPool
 from taso_py.backend.runtime import require_runtime
 from taso_py.certificate import describe
@@ -27,10 +26,11 @@ from taso_py.certificate.digest import digest, leads_to
 from taso_py.certificate.document import Certificate, Law, read
 from taso_py.certificate.laws import Prover, judged, require_used
 from taso_py.certificate.numeric import Inputs, require_agreement
-from taso_py.certificate.replay import Replay
+from taso_py.certificate.replay import Replayed
 from taso_py.certificate.validity import require_valid
 from taso_py.errors import CertificateError, UsageError
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
+from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import artifact, export, folded_weights
 from taso_py.onnx_io.load import Loaded, load
@@ -133,7 +133,7 @@ def _replayed(
         return 0, _unchanged(loaded, document, original, optimised)
     if loaded.unsupported is not None:
         raise CertificateError(f"the original can only be returned unchanged: {loaded.unsupported}")
-    replay = Replay(loaded, laws)
+    replay = Replayed(loaded, laws)
     model = replay.run(document)
     _require_whole(loaded, model)
     exported = export(loaded, model, provenance=document.metadata)
@@ -163,7 +163,7 @@ def _require_weights(document: Certificate, computed: Mapping[str, str]) -> None
         raise CertificateError(unlike)
 
 
-def _require_whole(loaded: Loaded, model: Model) -> None:
+def _require_whole(loaded: Loaded, model: Table) -> None:
     """Whatever the table reads is computed in it, or is a source of the original."""
     for value in model.reachable():
         if value not in model.nodes and (value in loaded.model.nodes or value not in loaded.values.names):

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from taso_py.certificate.document import Look, Place, Substitution
-from taso_py.graph.model import Model, Node, Values
+from taso_py.certificate.document import CertifiedSubstitution, Look, MatchPlace
 from taso_py.graph.sizes import Expression
+from taso_py.graph.table import Node, Table, Values
 from taso_py.rules.rule import Rule
 from taso_py.rules.unify import Binding
 from taso_py.search.matcher import Match
@@ -103,13 +103,13 @@ def _same(one: Node, other: Node) -> bool:
     return one.inputs == other.inputs or (bool(one.operator.commutative) and one.inputs == other.inputs[::-1])
 
 
-def place(labels: Labels, view: View, match: Match) -> Place:
+def place(labels: Labels, view: View, match: Match) -> MatchPlace:
     """The site of a match; an output that only exists in an expansion belongs to the first that holds it."""
     inside = {labels[o]: labels[view.owners[o][0][0]] for o in match.outputs if o in view.owners}
-    return Place(tuple(labels[o] for o in match.outputs), inside, _substitution(labels, match.binding))
+    return MatchPlace(tuple(labels[o] for o in match.outputs), inside, _substitution(labels, match.binding))
 
 
-def changes(labels: Labels, before: Model, after: Model) -> dict[str, str]:
+def changes(labels: Labels, before: Table, after: Table) -> dict[str, str]:
     """The definitions that are new in a table."""
     changed = {v: n for v, n in after.nodes.items() if before.nodes.get(v) != n}
     return {labels[v]: labels.node(n) for v, n in changed.items()}
@@ -120,8 +120,8 @@ def weights(labels: Labels, values: Values, folded: Mapping[str, int]) -> dict[s
     return {name: f"{labels[value]}: {values.types[value]}" for name, value in folded.items()}
 
 
-def _substitution(labels: Labels, binding: Binding) -> Substitution:
-    return Substitution(
+def _substitution(labels: Labels, binding: Binding) -> CertifiedSubstitution:
+    return CertifiedSubstitution(
         {name: labels[value] for name, value in binding.tensors.items()},
         {name: _plain(value) for name, value in binding.names.items()},
         {name: _plain(value) for name, value in binding.blocks.items()},

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import onnx
 
-from taso_py.artifact import Artifact, external_locations
 from taso_py.certificate.document import Digest
 from taso_py.errors import ModelError, OutputError
+from taso_py.onnx_io.artifact import Artifact, external_locations
 
 _DATA = ".data"
 

@@ -36,7 +36,7 @@ class Law:
 
 
 @dataclass(frozen=True, slots=True)
-class Substitution:
+class CertifiedSubstitution:
     """What the names of a rule stand for: tensors, sizes and attributes, blocks of axes."""
 
     tensors: Mapping[str, str]
@@ -52,28 +52,28 @@ class Look:
     rule: str
     id: str
     backwards: bool
-    substitution: Substitution
+    substitution: CertifiedSubstitution
     definitions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MatchPlace:
     """Where a step's rule applies; ``inside`` names the composite that an output is only a part of."""
 
     outputs: tuple[str, ...]
     inside: Mapping[str, str]
-    substitution: Substitution
+    substitution: CertifiedSubstitution
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CertifiedStep:
     """One rule applied at some places at once; ``gives`` are the definitions that are new in the graph."""
 
     rule: str
     id: str
     backwards: bool
     looks: tuple[Look, ...]
-    places: tuple[Place, ...]
+    places: tuple[MatchPlace, ...]
     gives: Mapping[str, str]
 
 
@@ -90,7 +90,7 @@ class Certificate:
     freeze_initializers: bool
     metadata: Mapping[str, str]
     rules: tuple[Law, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[CertifiedStep, ...]
     weights: Mapping[str, str]
 
     def to_json(self) -> str:
@@ -175,31 +175,31 @@ class _Reader:
         self.only(entry, Law)
         return Law(self.text(entry, "id"), self.text(entry, "name"), self.text(entry, "text"))
 
-    def step(self, entry: Mapping[str, Any]) -> Step:
-        self.only(entry, Step)
+    def step(self, entry: Mapping[str, Any]) -> CertifiedStep:
+        self.only(entry, CertifiedStep)
         looks = tuple(r.look(e) for r, e in self.entries(entry, "looks"))
         places = tuple(r.place(e) for r, e in self.entries(entry, "places"))
-        return Step(*self.use(entry), looks, places, self.texts(entry, "gives"))
+        return CertifiedStep(*self.use(entry), looks, places, self.texts(entry, "gives"))
 
     def look(self, entry: Mapping[str, Any]) -> Look:
         self.only(entry, Look)
         where, definitions = self.where(entry), self.texts(entry, "definitions")
         return Look(self.text(entry, "value"), *self.use(entry), where, definitions)
 
-    def place(self, entry: Mapping[str, Any]) -> Place:
-        self.only(entry, Place)
+    def place(self, entry: Mapping[str, Any]) -> MatchPlace:
+        self.only(entry, MatchPlace)
         outputs = self.get(entry, "outputs", list)
         self.demand(all(isinstance(o, str) for o in outputs), "outputs", "texts")
-        return Place(tuple(outputs), self.texts(entry, "inside"), self.where(entry))
+        return MatchPlace(tuple(outputs), self.texts(entry, "inside"), self.where(entry))
 
     def use(self, entry: Mapping[str, Any]) -> tuple[str, str, bool]:
         return self.text(entry, "rule"), self.text(entry, "id"), self.get(entry, "backwards", bool)
 
-    def where(self, entry: Mapping[str, Any]) -> Substitution:
+    def where(self, entry: Mapping[str, Any]) -> CertifiedSubstitution:
         where = self.get(entry, "substitution", dict)
-        self.only(where, Substitution)
+        self.only(where, CertifiedSubstitution)
         names, blocks = self.get(where, "names", dict), self.get(where, "blocks", dict)
-        return Substitution(self.texts(where, "tensors"), names, blocks)
+        return CertifiedSubstitution(self.texts(where, "tensors"), names, blocks)
 
     def entries(self, entry: Mapping[str, Any], name: str) -> list[tuple[_Reader, Mapping[str, Any]]]:
         found = self.get(entry, name, list)

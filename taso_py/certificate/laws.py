@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from taso_py.certificate.document import Certificate, Law, Look, Step
+from taso_py.certificate.document import Certificate, CertifiedStep, Law, Look
 from taso_py.errors import CertificateError, RuleError
-from taso_py.prove.replay import Replay
+from taso_py.prove.trials.runs import Replay
 from taso_py.prove.verdict import Proved, Refuted, Verdict
 from taso_py.rules.lock import with_verdict
 from taso_py.rules.parser import parse_rules
@@ -70,7 +70,7 @@ def require_used(document: Certificate) -> None:
         raise CertificateError("the rules of the certificate stand in another order than that of their first uses")
 
 
-def _uses(step: Step) -> tuple[Step | Look, ...]:
+def _uses(step: CertifiedStep) -> tuple[CertifiedStep | Look, ...]:
     return (step, *step.looks)
 
 

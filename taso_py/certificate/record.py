@@ -11,14 +11,14 @@ import onnx_ir as ir
 from taso_py.certificate import describe
 from taso_py.certificate.describe import Labels
 from taso_py.certificate.digest import digest
-from taso_py.certificate.document import Certificate, Law, Step
+from taso_py.certificate.document import Certificate, CertifiedStep, Law
 from taso_py.errors import SuperoptError
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import folded_weights
 from taso_py.onnx_io.load import Loaded
 from taso_py.rules.rule import Rule
-from taso_py.search.canonical import Canonical
+from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Applied
 from taso_py.search.rewriter import rewrite_all
 from taso_py.search.view import View
@@ -30,9 +30,9 @@ class Trail:
 
     source: Path | onnx.ModelProto
     loaded: Loaded
-    canonical: Canonical
+    canonical: Canonicalizer
     applied: tuple[Applied, ...] = ()
-    model: Model | None = None
+    model: Table | None = None
     exported: ir.Model | None = None
     freeze_initializers: bool = False
 
@@ -60,12 +60,12 @@ class _Record:
     trail: Trail
     labels: Labels = field(init=False)
     laws: dict[str, Rule] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CertifiedStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.labels = Labels.of(self.trail.loaded.values)
 
-    def walk(self) -> Model:
+    def walk(self) -> Table:
         """Every step again, described; the table after the last."""
         loaded = self.trail.loaded
         view = View.of(loaded.model, self.trail.canonical.expand, loaded.folder.value)
@@ -77,13 +77,13 @@ class _Record:
             view = view.after(step.model)
         return view.model
 
-    def _describe(self, view: View, matches: Applied, after: Model) -> None:
+    def _describe(self, view: View, matches: Applied, after: Table) -> None:
         looks = describe.looked_through(view, matches)
         for rule in (matches[0].rule, *(expansion.match.rule for _, expansion in looks)):
             law, _ = describe.law_of(rule)
             self.laws.setdefault(law.id, law)
         self.steps.append(
-            Step(
+            CertifiedStep(
                 *describe.use_of(matches[0].rule),
                 tuple(describe.look(self.labels, expansion) for _, expansion in looks),
                 tuple(describe.place(self.labels, view, match) for match in matches),

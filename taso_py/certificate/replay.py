@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from taso_py.certificate import describe
 from taso_py.certificate.describe import Labels
-from taso_py.certificate.document import Certificate, Look, Place, Step
+from taso_py.certificate.document import Certificate, CertifiedStep, Look, MatchPlace
 from taso_py.errors import CertificateError, TypingError
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import plain
 from taso_py.rules.rule import Rule
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Replay:
+class Replayed:
     """The table after the steps so far."""
 
     loaded: Loaded
@@ -44,7 +44,7 @@ class Replay:
         self.labels = Labels.of(self.loaded.values)
         self.view = View.of(self.loaded.model, nothing, self.loaded.folder.value)
 
-    def run(self, certificate: Certificate) -> Model:
+    def run(self, certificate: Certificate) -> Table:
         """The table after the last step; `CertificateError` names the first that does not hold."""
         count = len(certificate.steps)
         for number, step in enumerate(certificate.steps, 1):
@@ -56,7 +56,7 @@ class Replay:
                 raise CertificateError(f"step {number} of {count} ({step.rule}) cannot be made: {error}") from None
         return self.view.model
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: CertifiedStep) -> None:
         looks = [(self._id(entry.value), self._expansion(entry)) for entry in step.looks]
         view = self._looking(step, looks)
         compiled = self._matcher(step)
@@ -74,7 +74,7 @@ class Replay:
         _require_same(step.gives, describe.changes(self.labels, self.view.model, made.model))
         self.view = self.view.after(made.model)
 
-    def _matcher(self, use: Step | Look) -> Matcher:
+    def _matcher(self, use: CertifiedStep | Look) -> Matcher:
         law = self.laws.get(use.id)
         if law is None or law.name != use.rule:
             raise CertificateError(f"the certificate states no rule {use.rule} with id {use.id}")
@@ -88,7 +88,7 @@ class Replay:
         except TypingError as error:
             raise CertificateError(str(error)) from None
 
-    def _looking(self, step: Step, looks: Sequence[tuple[int, Expansion]]) -> View:
+    def _looking(self, step: CertifiedStep, looks: Sequence[tuple[int, Expansion]]) -> View:
         """The table with the composites looked through that the step says."""
         given: dict[int, tuple[Expansion, ...]] = {}
         for value, found in looks:
@@ -111,14 +111,18 @@ class Replay:
         otherwise = f"rule {entry.rule} does not say what {entry.value} is made of"
         return self._chosen(entry, found, describe.look, otherwise)
 
-    def _match(self, compiled: Matcher, view: View, place: Place) -> Match:
+    def _match(self, compiled: Matcher, view: View, place: MatchPlace) -> Match:
         outputs = [self._id(o) for o in place.outputs]
         found = compiled.matches_on(view, outputs)
         otherwise = f"it does not match at {', '.join(place.outputs)}"
         return self._chosen(place, found, lambda labels, match: describe.place(labels, view, match), otherwise)
 
     def _chosen(
-        self, wanted: Look | Place, found: Iterable[T], say: Callable[[Labels, T], Look | Place], otherwise: str
+        self,
+        wanted: Look | MatchPlace,
+        found: Iterable[T],
+        say: Callable[[Labels, T], Look | MatchPlace],
+        otherwise: str,
     ) -> T:
         """What the certificate means among what the matcher found."""
         nearest: str | None = None

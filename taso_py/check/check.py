@@ -12,10 +12,10 @@ from typing import Any, Self
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import CPU, ModelRef, WorkerConfig
 from taso_py.check.facts import ModelFacts, interface_difference, read_facts
-from taso_py.check.oracle import Limits, Oracle, Prepared
+from taso_py.check.oracle import Oracle, OracleLimits, Prepared
 from taso_py.check.report import CheckReport, refused
 from taso_py.check.shapes import Shape
-from taso_py.check.trial import Trial
+from taso_py.check.trial import CandidateTrial
 
 
 class Checker:
@@ -34,13 +34,13 @@ class Checker:
         workloads: Sequence[Mapping[str, Shape]] = (),
         overrides: Mapping[str, Any] | None = None,
         seed: int = 0,
-        limits: Limits | None = None,
+        limits: OracleLimits | None = None,
         facts: ModelFacts | None = None,
         worker: Worker | None = None,
     ) -> None:
         self.original = ModelRef.of(original)
         self.config = config
-        self.limits = limits or Limits()
+        self.limits = limits or OracleLimits()
         self.facts = facts or read_facts(self.original)
         self._lent = worker
         self._deployed = worker or Worker(config)
@@ -83,7 +83,7 @@ class Checker:
         mismatch (both for bisection). After ``deadline`` (time.monotonic()) only the first two cases are run.
         """
         begin = time.monotonic()
-        trial = Trial(
+        trial = CandidateTrial(
             candidate=ModelRef.of(candidate),
             original=self.original,
             prepared=self.prepare(),
@@ -108,12 +108,12 @@ def check(
     workloads: Sequence[Mapping[str, Shape]] = (),
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
-    limits: Limits | None = None,
+    limits: OracleLimits | None = None,
 ) -> CheckReport:
     """One candidate against one original; the original may use half of the time that ``limits`` leaves."""
-    whole = limits or Limits()
+    whole = limits or OracleLimits()
     now = time.monotonic()
-    half = Limits(now + (whole.deadline - now) / 2, whole.max_cases, whole.flops)
+    half = OracleLimits(now + (whole.deadline - now) / 2, whole.max_cases, whole.flops)
     with Checker(original, config, workloads=workloads, overrides=overrides, seed=seed, limits=half) as checker:
         return checker.check(candidate, deadline=whole.deadline)
 
@@ -126,7 +126,7 @@ def check_models(
     workloads: Sequence[Mapping[str, Shape]] = (),
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
-    limits: Limits | None = None,
+    limits: OracleLimits | None = None,
 ) -> CheckReport:
     """``superopt check A B``: the interfaces must agree, then `check` with A as the original."""
     reason = interface_difference(read_facts(ModelRef.of(first)), read_facts(ModelRef.of(second)))

@@ -26,7 +26,7 @@ REFERENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class OracleCase:
     """Inputs, what the original makes of them, and how far its own optimised session is from that."""
 
     label: str
@@ -38,7 +38,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedCase:
     """One case to come."""
 
     fill: Fill
@@ -50,7 +50,7 @@ class Plan:
 class Prepared:
     """All cases of one original, and remarks on what was left out."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[OracleCase, ...]
     notes: tuple[str, ...]
     unstable: frozenset[str]
     """Outputs that differ between two runs of the original: only their form is compared."""
@@ -66,7 +66,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OracleLimits:
     """What bounds the work: a time.monotonic() value, a number of cases, FLOPs of one run (None: unknown)."""
 
     deadline: float = float("inf")
@@ -95,7 +95,7 @@ class Oracle:
         self.notes: list[str] = []
         self.evaluable = True  # until the float64 evaluation fails once
 
-    def prepare(self, limits: Limits) -> Prepared:
+    def prepare(self, limits: OracleLimits) -> Prepared:
         """Run the original on every case that time and memory allow; ModelError when it cannot run."""
         exact = self._open_exact()
         optimised = self._open_optimised()
@@ -124,7 +124,7 @@ class Oracle:
             self.notes.append(f"the original does not load with the optimizer on ({error})")
             return None
 
-    def _plans(self, exact: int) -> list[Plan]:
+    def _plans(self, exact: int) -> list[PlannedCase]:
         """First fills and sizes before the rest; the second sizes only if the original runs there."""
         given = override_shapes(self.overrides)
         sizes = [resolve_shapes(self.facts.inputs, {**options, **given}) for options in self.workloads or ({},)]
@@ -134,7 +134,7 @@ class Oracle:
         fills = fills_for(self.facts.inputs, self.overrides)
         order = [(fill, size) for size in sizes for fill in fills[:2]]
         order += [(fill, size) for size in sizes for fill in fills[2:]]
-        return [Plan(fill, size, f"{fill} at {size.describe()}") for fill, size in order]
+        return [PlannedCase(fill, size, f"{fill} at {size.describe()}") for fill, size in order]
 
     def _second(self, exact: int, first: Assignment) -> Assignment | None:
         self._first_run(exact, first)
@@ -161,8 +161,10 @@ class Oracle:
     def _feeds(self, fill: Fill, assignment: Assignment) -> Feeds:
         return make_feeds(self.facts.inputs, assignment, fill, seed=self.seed, overrides=self.overrides)
 
-    def _run(self, plans: Sequence[Plan], exact: int, optimised: int | None, limits: Limits) -> list[Case]:
-        cases: list[Case] = []
+    def _run(
+        self, plans: Sequence[PlannedCase], exact: int, optimised: int | None, limits: OracleLimits
+    ) -> list[OracleCase]:
+        cases: list[OracleCase] = []
         kept = 0
         for number, plan in enumerate(plans):
             begin = time.monotonic()
@@ -179,7 +181,9 @@ class Oracle:
             kept += sum(array.nbytes for array in arrays_of({**case.feeds, **case.expected}))
         return cases
 
-    def _case(self, plan: Plan, exact: int, optimised: int | None, limits: Limits, *, with_reference: bool) -> Case:
+    def _case(
+        self, plan: PlannedCase, exact: int, optimised: int | None, limits: OracleLimits, *, with_reference: bool
+    ) -> OracleCase:
         feeds = self._feeds(plan.fill, plan.assignment)
         expected = self.worker.run(exact, feeds)
         own: tuple[Deviation, ...] = ()
@@ -189,9 +193,9 @@ class Oracle:
             except (ModelError, WorkerError) as error:
                 self.notes.append(f"the original does not run with the optimizer on ({error})")
         reference = self._reference(feeds, limits) if with_reference else None
-        return Case(plan.label, feeds, expected, own, reference)
+        return OracleCase(plan.label, feeds, expected, own, reference)
 
-    def _reference(self, feeds: Feeds, limits: Limits) -> Outputs | None:
+    def _reference(self, feeds: Feeds, limits: OracleLimits) -> Outputs | None:
         """The float64 evaluation of a small model; a model it cannot evaluate is a remark, not an error."""
         left = limits.deadline - time.monotonic()
         small = limits.flops is not None and limits.flops <= REFERENCE_FLOPS
@@ -205,7 +209,7 @@ class Oracle:
             self.notes.append(f"no float64 reference: {reason}")
             return None
 
-    def _unstable(self, case: Case) -> frozenset[str]:
+    def _unstable(self, case: OracleCase) -> frozenset[str]:
         """Outputs that a second session does not reproduce: a generator's state advances, seeded or not."""
         again = self.worker.open(self.original, level="disable", ep=CPU)
         try:

@@ -13,14 +13,14 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import CPU, ModelRef, Outputs, WorkerConfig
 from taso_py.check.compare import Deviation, compare_outputs, compare_values, is_floating
 from taso_py.check.facts import ModelFacts
-from taso_py.check.oracle import ALWAYS, Case, Prepared
+from taso_py.check.oracle import ALWAYS, OracleCase, Prepared
 from taso_py.check.report import CaseResult, CheckReport
 from taso_py.check.tolerance import OWN_FACTOR, deployed_tolerance, tolerance_for
 from taso_py.errors import ModelError, WorkerError
 
 
 @dataclass(slots=True, kw_only=True)
-class Trial:
+class CandidateTrial:
     """Collects what the candidate does; the first failure is the verdict's reason."""
 
     candidate: ModelRef
@@ -34,7 +34,7 @@ class Trial:
     deadline: float
     first_failure: bool
     reason: str | None = None
-    failing: Case | None = None
+    failing: OracleCase | None = None
     worst: tuple[float, float, Deviation] | None = None  # error / tolerance, tolerance, deviation
     reference_error: float | None = None
     cases: list[CaseResult] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Trial:
         except (ModelError, WorkerError) as error:
             self._ask_original_to_load(error)
             return
-        doubtful: list[tuple[Case, Deviation | str]] = []
+        doubtful: list[tuple[OracleCase, Deviation | str]] = []
         for case in self._affordable():
             try:
                 outputs = self.worker.run(handle, case.feeds)
@@ -102,7 +102,7 @@ class Trial:
             failing_feeds=None if self.failing is None else self.failing.feeds,
         )
 
-    def _affordable(self) -> Iterator[Case]:
+    def _affordable(self) -> Iterator[OracleCase]:
         """The cases; after the deadline only the first two."""
         for number, case in enumerate(self.prepared.cases):
             if number >= ALWAYS and time.monotonic() >= self.deadline:
@@ -114,7 +114,7 @@ class Trial:
         """Without the values (not the form) of outputs that are random in the original."""
         return [one for one in found if one.output not in self.prepared.unstable or one.malformed]
 
-    def _judge(self, case: Case, found: Sequence[Deviation]) -> None:
+    def _judge(self, case: OracleCase, found: Sequence[Deviation]) -> None:
         stable = self._stable(found)
         largest = max((one.relative for one in stable), default=0.0)
         self.cases.append(CaseResult(case.label, largest, max((one.absolute for one in stable), default=0.0)))
@@ -126,7 +126,7 @@ class Trial:
             if one.relative > tolerance:
                 self._fail(f"{one.describe()}, allowed {tolerance:.2g} (inputs: {case.label})", case)
 
-    def _judge_against_float64(self, case: Case, reference: Outputs, outputs: Outputs) -> None:
+    def _judge_against_float64(self, case: OracleCase, reference: Outputs, outputs: Outputs) -> None:
         """The candidate may not be farther from float64 than the tolerance, where the original is not."""
         for name, exact in reference.items():
             if name in self.prepared.unstable or not isinstance(exact, np.ndarray):
@@ -164,7 +164,7 @@ class Trial:
         else:
             self._fail(f"as deployed: {error}", None)
 
-    def _ask_original(self, doubtful: Sequence[tuple[Case, Deviation | str]]) -> None:
+    def _ask_original(self, doubtful: Sequence[tuple[OracleCase, Deviation | str]]) -> None:
         """Run the original as deployed on the doubtful cases: its own deviation excuses the candidate's."""
         try:
             handle = self.worker.open(self.original)
@@ -192,7 +192,7 @@ class Trial:
                 self._fail(f"{text}, original {own.relative:.2g} (inputs: {case.label})", case)
         self.worker.close(handle)
 
-    def _fail(self, reason: str, case: Case | None) -> None:
+    def _fail(self, reason: str, case: OracleCase | None) -> None:
         if self.reason is None:
             self.reason = reason
             self.failing = case

@@ -14,7 +14,7 @@ from taso_py.cli.outcome import emit
 from taso_py.cli.shared import SETTINGS, json_option, option, progress_on_stderr
 
 if TYPE_CHECKING:
-    from taso_py.generate.job import Job
+    from taso_py.generate.job import Generation
 
 FILE = click.Path(path_type=Path)
 
@@ -66,8 +66,8 @@ def generate(
     from taso_py.backend.runtime import available_threads, require_runtime
     from taso_py.files import check_target, write_text
     from taso_py.generate.checkpoint import Checkpoint
-    from taso_py.generate.job import Job, Settings, text_of
-    from taso_py.generate.work import Space
+    from taso_py.generate.job import Generation, Settings, text_of
+    from taso_py.generate.tasks import Space
     from taso_py.version import VERSION
 
     start = time.perf_counter()
@@ -80,7 +80,7 @@ def generate(
     kept = Checkpoint(checkpoint)
     kept.begin({**asdict(settings), "version": VERSION}, resume=resume)
     with progress_on_stderr(verbosity) as progress:
-        job = Job(settings, workers or available_threads(), kept, progress, force, memory_limit)
+        job = Generation(settings, workers or available_threads(), kept, progress, force, memory_limit)
         job.ray = address if executor == "ray" else None
         rules = job.run()
     write_text(output, text_of(settings, job.figures, rules), force=force or resume)
@@ -89,7 +89,7 @@ def generate(
     emit(_as_json(job, output, count, seconds) if as_json else _as_text(job, output, count, seconds, show_unknown))
 
 
-def _as_json(job: Job, output: Path, rules: int, seconds: float) -> str:
+def _as_json(job: Generation, output: Path, rules: int, seconds: float) -> str:
     found = {
         "schema": 1,
         "output": str(output),
@@ -101,7 +101,7 @@ def _as_json(job: Job, output: Path, rules: int, seconds: float) -> str:
     return json.dumps(found, indent=2)
 
 
-def _as_text(job: Job, output: Path, rules: int, seconds: float, show_unknown: bool) -> str:
+def _as_text(job: Generation, output: Path, rules: int, seconds: float, show_unknown: bool) -> str:
     f = job.figures
     lines = [f"{law}  # {why}\n" for law, why in job.unknown] if show_unknown else []
     lines += [

@@ -35,9 +35,9 @@ def inspect(model: Path, shapes: tuple[str, ...], as_json: bool) -> None:
     """Operators, parameters, FLOPs, bytes moved and peak activation memory of MODEL."""
     sizes = parse_shapes(shapes)
 
-    from taso_py import pipeline
     from taso_py.files import require_model_file
     from taso_py.report.terminal import inspection_text
+    from taso_py.run import pipeline
 
     require_model_file(model)
     inspection = pipeline.inspect(model, sizes)
@@ -146,7 +146,7 @@ def _config(options: Options) -> WorkerConfig:
 def _bench_text(report: BenchReport, config: WorkerConfig, shapes: str) -> str:
     from rich.console import Group
 
-    from taso_py.report.content import Table, three_digits
+    from taso_py.report.content import TextTable, three_digits
     from taso_py.report.terminal import render, table
 
     rows = tuple(
@@ -160,7 +160,7 @@ def _bench_text(report: BenchReport, config: WorkerConfig, shapes: str) -> str:
     )
     header = ("model", "p50 ms", "p90 ms", "p99 ms", "times faster", "95 % interval")
     title = f"{report.rounds} paired rounds, threads {config.threads}, {config.ep}, {shapes}"
-    return render(Group(table(Table(title, header, rows, frozenset(range(1, 6))))))
+    return render(Group(table(TextTable(title, header, rows, frozenset(range(1, 6))))))
 
 
 def _bench_json(models: Sequence[Path], report: BenchReport, circumstances: dict[str, Any]) -> str:

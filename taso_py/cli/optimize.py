@@ -89,7 +89,7 @@ def optimize(model: Path, **arguments: Any) -> None:
     delivery.require_compatible(options)
     target = _preflight(model, delivery)
 
-    from taso_py import pipeline
+    from taso_py.run import pipeline
     from taso_py.stop import StopFlag, stop_on_interrupt
 
     verbosity = -1 if delivery.quiet else delivery.verbosity

@@ -85,7 +85,7 @@ def derive(sources: tuple[str, ...], goals: tuple[str, ...], states: int, as_jso
 
     TASO's substitutions are read with equal shapes for element-wise operators and explicit groups.
     """
-    from taso_py.generate.derive import Rules, derivable
+    from taso_py.generate.kept.derive import Rules, derivable
 
     known = Rules.of(_load(sources))
     laws = [law for file in goals for law in _goals(Path(file))]
@@ -125,9 +125,9 @@ def rank(models: tuple[Path, ...], files: tuple[str, ...], time_budget: float, a
         **arguments,
     )
 
-    from taso_py import pipeline
     from taso_py.backend.runtime import require_runtime
     from taso_py.files import require_model_file
+    from taso_py.run import pipeline
     from taso_py.stop import StopFlag, stop_on_interrupt
 
     require_runtime()
@@ -162,8 +162,8 @@ def _goals(path: Path) -> list[Rule]:
     if path.suffix != ".json":
         return list(load_file(path))
 
-    from taso_py.prove.taso import law, read
-    from taso_py.prove.taso_sizes import Typing
+    from taso_py.rules.taso.declarations import DeclaredSizes
+    from taso_py.rules.taso.reader import law, read
 
     try:
         substitutions = read(path.read_text(encoding="utf-8"))
@@ -171,7 +171,7 @@ def _goals(path: Path) -> list[Rule]:
         raise UsageError(f"--goal {path}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"--goal {path}: no substitutions of TASO's in JSON") from None
-    return [replace(law(s, Typing.EXPLICIT), name=f"shipped-{s.id:03}") for s in substitutions]
+    return [replace(law(s, DeclaredSizes.EXPLICIT), name=f"shipped-{s.id:03}") for s in substitutions]
 
 
 def _unused_laws() -> list[Rule]:

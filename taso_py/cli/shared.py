@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class Setting(click.Option):
+class EnvOption(click.Option):
     """An option that is also an environment variable: --time-budget and SUPEROPT_TIME_BUDGET.
 
     click's own prefix would give SUPEROPT_OPTIMIZE_TIME_BUDGET, one name per command.
@@ -30,7 +30,7 @@ class Setting(click.Option):
         self.envvar = "SUPEROPT_" + flag.lstrip("-").replace("-", "_").upper()
 
 
-option = partial(click.option, cls=Setting)
+option = partial(click.option, cls=EnvOption)
 
 json_option = option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 

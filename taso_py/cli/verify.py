@@ -17,7 +17,7 @@ from taso_py.errors import DisagreementError, RuleError, UnprovedError, UsageErr
 if TYPE_CHECKING:
     from taso_py.progress import Level, Progress
     from taso_py.prove.verdict import Disagreement
-    from taso_py.report.differences import Difference
+    from taso_py.report.differences import VerdictChange
     from taso_py.rules.lock import Finding, Lock, Record
     from taso_py.rules.rule import Rule
 
@@ -130,7 +130,7 @@ class _Run:
     def _judge(self, rules: Sequence[Rule], jobs: int | None, timeout: float, verbosity: int) -> None:
         """Each law once, however many rules state it."""
         from taso_py.backend.runtime import available_threads, require_runtime
-        from taso_py.prove.crew import judged
+        from taso_py.prove.batch import judged
         from taso_py.prove.verdict import Disagreement
         from taso_py.prove.verify import record
 
@@ -192,7 +192,7 @@ def _shipped() -> list[Rule]:
     return [rule for path in sorted(rules_directory().resolve().glob("*.rules")) for rule in load_file(path)]
 
 
-def _differences(run: _Run, *, whole: bool) -> tuple[Difference, ...]:
+def _differences(run: _Run, *, whole: bool) -> tuple[VerdictChange, ...]:
     """Where the verdicts made now are not those on record; in the ``whole`` library nothing else may be on record."""
     from taso_py.report.differences import difference, left_over
 
@@ -233,7 +233,7 @@ def _demand_expected(findings: Sequence[Finding]) -> None:
         raise UnprovedError(f"{len(wrong)} of {len(findings)} rules are not as expected: {names}")
 
 
-def _demand_alike(differences: Sequence[Difference]) -> None:
+def _demand_alike(differences: Sequence[VerdictChange]) -> None:
     if differences:
         names = ", ".join(d.name for d in differences[:5]) + (", ..." if len(differences) > 5 else "")
         raise UnprovedError(f"not as on record ({len(differences)}): {names}")

@@ -259,7 +259,10 @@ def _move_aside(path: Path) -> None:
         if _is_sound(path):
             return
     aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-    path.replace(aside)
+    try:
+        path.replace(aside)
+    except FileNotFoundError:  # another process was quicker
+        return
     path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
     logger.warning("cache %s was damaged: moved to %s, a new one is started", path, aside.name)
 

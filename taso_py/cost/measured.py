@@ -27,7 +27,7 @@ from taso_py.cost.model import Estimate, Part
 from taso_py.cost.regions import Fragment, Region, regions
 from taso_py.cost.roofline import Roofline
 from taso_py.errors import ModelError, TypingError, WorkerError
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
 from taso_py.onnx_io.fragment import fragment
 from taso_py.onnx_io.stored import StoredWeights, normal_values
 
@@ -65,7 +65,7 @@ class MeasuredCost:
     _pace: float = 1.0
     """What the prices of old forms are multiplied by: they were timed in slower moments than the original."""
 
-    def difference(self, before: Model, after: Model) -> Estimate | None:
+    def difference(self, before: Table, after: Table) -> Estimate | None:
         places = regions(before, after)
         forms = [p.before.key(before) for p in places]
         texts = [f"{form} => {p.after.key(after)} | {before.opset}" for form, p in zip(forms, places, strict=True)]
@@ -98,7 +98,7 @@ class MeasuredCost:
         sizes = ",".join(f"{k}={v}" for k, v in sorted(self.sizes.items()))
         return hashlib.sha256(f"{change} | {sizes} | {self.environment}".encode()).hexdigest()
 
-    def _measure(self, before: Model, after: Model, place: Region, key: str) -> Measurement | None:
+    def _measure(self, before: Table, after: Table, place: Region, key: str) -> Measurement | None:
         if time.monotonic() > self.deadline:
             return None
         try:
@@ -113,13 +113,13 @@ class MeasuredCost:
         self.on_measured(self.timed)
         return found
 
-    def _estimated(self, before: Model, after: Model, place: Region) -> Measurement:
+    def _estimated(self, before: Table, after: Table, place: Region) -> Measurement:
         """The roofline's word on a region that cannot run on its own; not remembered."""
         old = sum(self.roofline.node(before, v, n) for v, n in place.before.nodes)
         new = sum(self.roofline.node(after, v, n) for v, n in place.after.nodes)
         return Measurement(old, new, 0.0, 0, "", time.time())
 
-    def _time(self, before: Model, old: Fragment, after: Model, new: Fragment) -> list[tuple[float, float]]:
+    def _time(self, before: Table, old: Fragment, after: Table, new: Fragment) -> list[tuple[float, float]]:
         handles: list[int] = []
         feeds: list[dict[str, Any]] = []
         inputs = _Inputs()
@@ -134,7 +134,7 @@ class MeasuredCost:
             for handle in handles:
                 self.worker.close(handle)
 
-    def _proto(self, model: Model, piece: Fragment) -> tuple[onnx.ModelProto, Path | None]:
+    def _proto(self, model: Table, piece: Fragment) -> tuple[onnx.ModelProto, Path | None]:
         """A model of one form and where its weights lie, if not in itself."""
         parts = (piece.nodes, piece.inputs, piece.outputs, model.values, model.opset)
         if self._stored is not None:

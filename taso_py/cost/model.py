@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from taso_py.cost.roofline import Roofline
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Estimate:
 class CostModel(Protocol):
     """Prices the step from one table to another."""
 
-    def difference(self, before: Model, after: Model) -> Estimate | None:
+    def difference(self, before: Table, after: Table) -> Estimate | None:
         """Seconds gained (negative) or lost (positive); None when time ran out before that was known."""
         ...
 
@@ -39,7 +39,7 @@ class RooflineCost:
 
     roofline: Roofline
 
-    def difference(self, before: Model, after: Model) -> Estimate:
+    def difference(self, before: Table, after: Table) -> Estimate:
         return Estimate(self.roofline.difference(before, after))
 
 
@@ -49,6 +49,6 @@ class FlopsCost:
 
     roofline: Roofline
 
-    def difference(self, before: Model, after: Model) -> Estimate:
+    def difference(self, before: Table, after: Table) -> Estimate:
         operations = self.roofline.operations_difference(before, after)
         return Estimate(operations / self.roofline.machine.operations)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from taso_py.graph.model import Model, Node, Opaque
+from taso_py.graph.table import Node, Opaque, Table
 from taso_py.ops.normalization import BatchNormalization
 from taso_py.ops.operator import Operator
 
@@ -28,7 +28,7 @@ class Fragment:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def key(self, model: Model) -> str:
+    def key(self, model: Table) -> str:
         """Text that is equal for alike fragments: operators, wiring and types, without names and values."""
         number: dict[int, str] = {}
         lines = []
@@ -42,7 +42,7 @@ class Fragment:
         lines.append("->" + ",".join(number[o] for o in self.outputs))
         return ";".join(lines)
 
-    def _operand(self, model: Model, value: int | None, number: dict[int, str]) -> str:
+    def _operand(self, model: Table, value: int | None, number: dict[int, str]) -> str:
         if value is None:
             return "_"
         if value in model.values.constant:
@@ -61,7 +61,7 @@ class Region:
     """What changed, context excluded."""
 
 
-def regions(before: Model, after: Model) -> list[Region]:
+def regions(before: Table, after: Table) -> list[Region]:
     """The changed places, each with its context; empty where only constants changed."""
     gone = {v: n for v, n in before.nodes.items() if after.nodes.get(v) is not n}
     new = {v: n for v, n in after.nodes.items() if before.nodes.get(v) is not n}
@@ -105,8 +105,8 @@ def _pieces(gone: dict[int, Node], new: dict[int, Node]) -> list[set[int]]:
 
 
 def _context(
-    before: Model,
-    after: Model,
+    before: Table,
+    after: Table,
     piece: set[int],
     users_before: dict[int, list[int]],
     users_after: dict[int, list[int]],
@@ -127,7 +127,7 @@ def _context(
     return around
 
 
-def _producers(model: Model, values: Iterable[int]) -> set[int]:
+def _producers(model: Table, values: Iterable[int]) -> set[int]:
     return {i for v in values for i in model.nodes[v].inputs if i is not None}
 
 
@@ -135,7 +135,7 @@ def _users(users: dict[int, list[int]], values: Iterable[int]) -> set[int]:
     return {u for v in values for u in users.get(v, ())}
 
 
-def _unchanged(before: Model, after: Model, value: int) -> bool:
+def _unchanged(before: Table, after: Table, value: int) -> bool:
     """Whether a node can be context: it is the same in both tables, and is computed when the model runs."""
     node = before.nodes.get(value)
     if node is None or node is not after.nodes.get(value):
@@ -143,14 +143,14 @@ def _unchanged(before: Model, after: Model, value: int) -> bool:
     return value not in before.values.constant and not isinstance(node.operator, Opaque)
 
 
-def _passes_blocks(model: Model, value: int) -> bool:
+def _passes_blocks(model: Table, value: int) -> bool:
     """Whether an image that comes in channel blocks leaves in them, or the node is fused into the one before."""
     operator = model.nodes[value].operator
     point_wise = isinstance(operator, Operator) and operator.pointwise
     return model.type(value).rank == _IMAGE_RANK and (point_wise or isinstance(operator, BatchNormalization))
 
 
-def _fragment(model: Model, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
+def _fragment(model: Table, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
     inside = set(chosen)
     nodes = tuple((v, n) for v, n in _ordered(model, inside))
     inputs = dict.fromkeys(
@@ -161,7 +161,7 @@ def _fragment(model: Model, chosen: Iterable[int], users: dict[int, list[int]]) 
     return Fragment(nodes, tuple(inputs), outputs)
 
 
-def _ordered(model: Model, inside: set[int]) -> list[tuple[int, Node]]:
+def _ordered(model: Table, inside: set[int]) -> list[tuple[int, Node]]:
     """The chosen nodes, each after those of its inputs that are chosen."""
     done: dict[int, Node] = {}
     for start in sorted(inside):

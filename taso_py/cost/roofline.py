@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from taso_py.graph.model import Model, Node, Opaque
 from taso_py.graph.sizes import Size, evaluate
+from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import BYTES, TensorType
 from taso_py.ops.numeric import operations
 from taso_py.ops.operator import Operator
@@ -54,7 +54,7 @@ class Roofline:
         value = evaluate(size, lambda s: self.sizes.get(s.name, 1))
         return value if isinstance(value, int) else 1
 
-    def work(self, model: Model, value: int, node: Node) -> Work:
+    def work(self, model: Table, value: int, node: Node) -> Work:
         """Operations and bytes of one node; zero for opaque nodes and for work on constants."""
         if value in model.values.constant or isinstance(node.operator, Opaque):
             return Work(0.0, 0.0)
@@ -68,7 +68,7 @@ class Roofline:
         count = operations(operator, types) if operator.port == 0 else 0.0
         return Work(count, float(sum(map(_bytes, (*types, result)))))
 
-    def node(self, model: Model, value: int, node: Node) -> float:
+    def node(self, model: Table, value: int, node: Node) -> float:
         """Seconds for one node."""
         if value in model.values.constant or isinstance(node.operator, Opaque):
             return 0.0
@@ -86,21 +86,21 @@ class Roofline:
             return 0.0  # all outputs of a node are one call
         return self.machine.call if work.bytes else self.machine.call / 4
 
-    def total(self, model: Model) -> float:
+    def total(self, model: Table) -> float:
         """Seconds for a table."""
         return sum(self.node(model, v, n) for v, n in model.order())
 
-    def flops(self, model: Model) -> float:
+    def flops(self, model: Table) -> float:
         """Scalar operations of a table."""
         return sum(self.work(model, v, n).operations for v, n in model.order())
 
-    def operations_difference(self, before: Model, after: Model) -> float:
+    def operations_difference(self, before: Table, after: Table) -> float:
         """Scalar operations that ``after`` does more than ``before``."""
         gone = sum(self.work(before, v, n).operations for v, n in before.nodes.items() if after.nodes.get(v) is not n)
         new = sum(self.work(after, v, n).operations for v, n in after.nodes.items() if before.nodes.get(v) is not n)
         return new - gone
 
-    def difference(self, before: Model, after: Model) -> float:
+    def difference(self, before: Table, after: Table) -> float:
         """Seconds that ``after`` takes more than ``before``."""
         gone = sum(self.node(before, v, n) for v, n in before.nodes.items() if after.nodes.get(v) is not n)
         new = sum(self.node(after, v, n) for v, n in after.nodes.items() if before.nodes.get(v) is not n)

@@ -12,19 +12,19 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from taso_py.crew import Crew, Lost
 from taso_py.errors import UsageError
 from taso_py.generate.checkpoint import Checkpoint
-from taso_py.generate.cluster import RayCrew
-from taso_py.generate.derive import Rules
-from taso_py.generate.direction import complexity
-from taso_py.generate.last import last_collisions, last_parts
-from taso_py.generate.merge import merged
-from taso_py.generate.pairs import Law, size
-from taso_py.generate.proving import Forms, Kept, Proving
-from taso_py.generate.stacks import Stacks
-from taso_py.generate.table import Collision, Shard, Table
-from taso_py.generate.work import STEPS, Kind, Space, Start, begin, follows
+from taso_py.generate.kept.derive import Rules
+from taso_py.generate.kept.direction import complexity
+from taso_py.generate.laws.pairs import Law, size
+from taso_py.generate.laws.shared_outputs import merged
+from taso_py.generate.proving import Forms, KeptAnswers, Proving
+from taso_py.generate.tasks import STEPS, Kind, Space, Start, begin, follows
+from taso_py.generate.terms.enumeration import Collision, Enumeration, Shard
+from taso_py.generate.terms.last_level import last_collisions, last_parts
+from taso_py.generate.terms.stacks import Stacks
+from taso_py.processes.crew import Crew, Lost
+from taso_py.processes.ray_cluster import RayCrew
 from taso_py.progress import Progress, SilentProgress
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
@@ -71,7 +71,7 @@ class Figures:
 
 
 @dataclass(slots=True)
-class Job:
+class Generation:
     """One run of the generator."""
 
     settings: Settings
@@ -109,9 +109,9 @@ class Job:
 
     # ---- enumeration -----------------------------------------------------------------------------------------
 
-    def _grown(self) -> Table:
+    def _grown(self) -> Enumeration:
         space = self.settings.space
-        table = Table(space.chosen, Stacks(self.memory_limit is not None))
+        table = Enumeration(space.chosen, Stacks(self.memory_limit is not None))
         for cost in range(1, space.most + 1):
             count = table.estimate(cost)
             if count > LARGE and not self.force:
@@ -136,7 +136,7 @@ class Job:
                 f"processes, more than --memory-limit {self.memory_limit:g}: fewer --workers, or choose fewer --ops"
             )
 
-    def _collisions(self, table: Table, crew: AnyCrew) -> tuple[list[Collision], Sequence[Collision]]:
+    def _collisions(self, table: Enumeration, crew: AnyCrew) -> tuple[list[Collision], Sequence[Collision]]:
         """Pairs of equal values: those below the last level, and those of the last one."""
         parts = last_parts(table, self.settings.space.most)
         self._require_memory(len(table.values), sum(map(len, parts)))
@@ -245,7 +245,7 @@ class Job:
         """The rules without those that follow from the rest; each one left out is derived again from what stays."""
         texts = tuple(r.text() for r in rules)
         self.progress.phase("minimising", len(rules))
-        kept_answers = Kept(self.checkpoint, "derived", len(rules))
+        kept_answers = KeptAnswers(self.checkpoint, "derived", len(rules))
         missing = kept_answers.missing
         for number, answer in crew.answers(("derive", (texts[k], texts)) for k in missing):
             kept_answers.add(missing[number], answer)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from taso_py.crew import Answer, Lost
 from taso_py.generate.checkpoint import Checkpoint
-from taso_py.generate.work import Task
+from taso_py.generate.tasks import Task
+from taso_py.processes.crew import Answer, Lost
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 
@@ -23,7 +23,7 @@ _LEAST, _BATCHES = 24, 64
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptAnswers:
     """Answers by number that come one by one, written to the checkpoint now and then."""
 
     checkpoint: Checkpoint
@@ -69,7 +69,7 @@ class Proving:
     def __init__(self, units: Sequence[Forms], before: Mapping[str, Rule], checkpoint: Checkpoint, name: str) -> None:
         size = max(_LEAST, len(units) // _BATCHES)
         self.batches = [units[k : k + size] for k in range(0, len(units), size)]
-        self.kept = [Kept(checkpoint, f"{name}-{k:05}", len(batch)) for k, batch in enumerate(self.batches)]
+        self.kept = [KeptAnswers(checkpoint, f"{name}-{k:05}", len(batch)) for k, batch in enumerate(self.batches)]
         self._rules = [dict(before)]
         """The rules by id after each of the first batches, as far as those are complete."""
         self._given: list[tuple[int, int]] = []

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from taso_py.artifact import RewrittenModel, external_locations
-from taso_py.graph.model import Model, Node
+from taso_py.graph.table import Node, Table
 from taso_py.graph.types import TensorType
+from taso_py.onnx_io.artifact import RewrittenModel, external_locations
 from taso_py.onnx_io.load import Loaded
-from taso_py.onnx_io.plan import Folded, Kept, New, Plan, Source
-from taso_py.onnx_io.spell import Array, Names, onnx_node, spelling
+from taso_py.onnx_io.plan import Folded, GraphSource, KeptNode, New, WritingPlan
+from taso_py.onnx_io.spell import Array, UsedNames, onnx_node, spelling
 from taso_py.onnx_io.structure import captured_names
 from taso_py.ops.operator import Operator
 
@@ -26,7 +26,7 @@ _FOLDED = "superopt.folded"
 """Under this key the `meta` of a computed weight, which is never written, holds its id."""
 
 
-def export(loaded: Loaded, model: Model, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
+def export(loaded: Loaded, model: Table, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
     """The ONNX model of a table made from ``loaded``; the same table gives the same model, byte for byte."""
     result = loaded.original
     if not _unchanged(loaded, model):
@@ -53,7 +53,7 @@ def folded_weights(exported: ir.Model) -> dict[str, int]:
     return {v.name: v.meta[_FOLDED] for v in found if v.name}
 
 
-def writable(node: Node, model: Model) -> bool:
+def writable(node: Node, model: Table) -> bool:
     """Whether a new node can be written at the model's opset, or is folded into a weight."""
     if not isinstance(node.operator, Operator):
         return False
@@ -68,21 +68,21 @@ def _concrete(type_: TensorType) -> bool:
     return type_.shape is not None and all(isinstance(d, int) for d in type_.shape)
 
 
-def _unchanged(loaded: Loaded, model: Model) -> bool:
+def _unchanged(loaded: Loaded, model: Table) -> bool:
     return all(model.nodes.get(i, node) is node for i, node in loaded.model.nodes.items())
 
 
 class _Export:
-    def __init__(self, loaded: Loaded, model: Model, result: ir.Model) -> None:
+    def __init__(self, loaded: Loaded, model: Table, result: ir.Model) -> None:
         self.loaded, self.model = loaded, model
         self.graph = result.graph
         self.nodes = list(self.graph)
-        self.plan = Plan(loaded, model, self.nodes)
+        self.plan = WritingPlan(loaded, model, self.nodes)
         self.old = {v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values())}
         self.old.update({v.name: v for node in self.nodes for v in node.outputs if v.name})
         self.values: dict[int, ir.Value] = {}
         self.order: list[ir.Node] = []
-        self.value_names, self.node_names = Names(), Names()
+        self.value_names, self.node_names = UsedNames(), UsedNames()
         _collect_names(self.graph, self.value_names.taken, self.node_names.taken)
         self.constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self.named_constants = result.ir_version >= _FIRST_FREE_INITIALIZER_IR
@@ -90,9 +90,9 @@ class _Export:
     def run(self) -> None:
         for item in self.plan.order:
             match item:
-                case Source(value):
+                case GraphSource(value):
                     self.values[value] = self.old[self.loaded.values.names[value]]
-                case Kept(index, node):
+                case KeptNode(index, node):
                     self._keep(index, node)
                 case Folded(value, array):
                     self._fold(value, array)
@@ -126,7 +126,7 @@ class _Export:
                 self.values[value] = output
 
     def _is_replaced(self, value: int, index: int) -> bool:
-        return value in self.plan.claims or (value in self.plan.live and self.plan.item(value) != Kept(index))
+        return value in self.plan.claims or (value in self.plan.live and self.plan.item(value) != KeptNode(index))
 
     def _fold(self, value: int, array: Array) -> None:
         name = self.loaded.values.names.get(value)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from taso_py.errors import ModelError, TypingError
-from taso_py.graph.model import Node, Values
 from taso_py.graph.sizes import symbol
+from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Operand, Reduce, Scalar
 from taso_py.ops.numeric import evaluate

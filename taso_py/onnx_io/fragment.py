@@ -11,11 +11,11 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node, Values
 from taso_py.graph.sizes import Expression, substitute
+from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.onnx_types import onnx_dtype
-from taso_py.onnx_io.spell import Array, Names, onnx_node, several, spelling
+from taso_py.onnx_io.spell import Array, UsedNames, onnx_node, several, spelling
 from taso_py.onnx_io.stored import StoredWeights, normal_values
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
@@ -65,7 +65,7 @@ class _Fragment:
         self.values, self.opset, self.sizes, self.weights, self.fold = values, opset, sizes, weights, fold
         self.stored, self.stored_bytes = stored, 0
         self.random = np.random.default_rng(seed)
-        self.names = Names()
+        self.names = UsedNames()
         self.found: dict[int, ir.Value] = {}
         self.arrays: dict[int, Array] = {}
         self.initializers: list[ir.Value] = []

@@ -15,15 +15,15 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from taso_py.graph.model import Model, Values
 from taso_py.graph.sizes import Expression, Symbol
+from taso_py.graph.table import Table, Values
 from taso_py.onnx_io.carry import carry, not_carried
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.inference import inferred_types
 from taso_py.onnx_io.read import check_external_data, default_opset, read_proto
 from taso_py.onnx_io.shapes import Vector
 from taso_py.onnx_io.structure import topological_order
-from taso_py.onnx_io.table import Table
+from taso_py.onnx_io.table_reader import TableReader
 
 OLDEST_OPSET = 7
 
@@ -35,7 +35,7 @@ class Loaded:
     path: Path | None
     proto: onnx.ModelProto
     """The original; its tensors are shared by everything made from it."""
-    model: Model
+    model: Table
     ids: Mapping[str, int]
     """ONNX value name -> id."""
     operand_positions: Mapping[int, tuple[int, ...]]
@@ -99,7 +99,7 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
 
 def _untouched(proto: onnx.ModelProto, path: Path | None, reason: str) -> Loaded:
     values = Values()
-    model = Model(values, {}, (), (), default_opset(proto) or 1)
+    model = Table(values, {}, (), (), default_opset(proto) or 1)
     return Loaded(path, proto, model, {}, {}, {}, frozenset(), {}, Folder(values, {}), Counter(), True, False, reason)
 
 
@@ -113,12 +113,12 @@ def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freez
         return inferred_types(proto, original, order, opset)
 
     functions = frozenset((f.domain, f.name) for f in proto.functions)
-    table = Table(original.graph, opset, functions, inferred)
+    table = TableReader(original.graph, opset, functions, inferred)
     types = {info.name: info.type for info in proto.graph.input}
     table.read_sources(types, ir_version=proto.ir_version, freeze=freeze)
     table.read_nodes(order)
     outputs = table.outputs(info.name for info in proto.graph.output)
-    model = Model(table.values, table.nodes, (*outputs, *table.unused()), outputs, table.opset)
+    model = Table(table.values, table.nodes, (*outputs, *table.unused()), outputs, table.opset)
     external = any(t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
     return Loaded(
         path,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Model, Node, Opaque
+from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.fold import Array
 from taso_py.onnx_io.load import Loaded
@@ -21,14 +21,14 @@ from taso_py.ops.operator import Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class GraphSource:
     """A graph input or an initializer."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptNode:
     """Node number ``index`` of the original; ``node`` is what the table says of it, if the table has it."""
 
     index: int
@@ -51,17 +51,17 @@ class Folded:
     array: Array = field(compare=False)
 
 
-Item: TypeAlias = Source | Kept | New | Folded
+Item: TypeAlias = GraphSource | KeptNode | New | Folded
 
 
-class Plan:
+class WritingPlan:
     """Items in the order in which they are written.
 
     Original nodes keep their order; new ones stand where the node was whose value they compute, or before
     their first user.
     """
 
-    def __init__(self, loaded: Loaded, model: Model, nodes: Sequence[ir.Node]) -> None:
+    def __init__(self, loaded: Loaded, model: Table, nodes: Sequence[ir.Node]) -> None:
         self.loaded, self.model, self.nodes = loaded, model, nodes
         self.producer = {v.name: k for k, node in enumerate(self.nodes) for v in node.outputs if v.name}
         self.kept_inputs = [[None if v is None else v.name for v in node.inputs] for node in self.nodes]
@@ -118,10 +118,10 @@ class Plan:
         node = self.node_of(value)
         if node is None:
             name = self.loaded.values.names[value]
-            return Kept(self.producer[name]) if name in self.producer else Source(value)
+            return KeptNode(self.producer[name]) if name in self.producer else GraphSource(value)
         if self._is_kept(value, node):
             assert node.origin is not None
-            return Kept(node.origin, node)
+            return KeptNode(node.origin, node)
         if value in self.loaded.values.constant:
             try:
                 return Folded(value, self.loaded.folder.value(value, self.model.nodes))
@@ -147,7 +147,7 @@ class Plan:
     def needs(self, item: Item) -> list[int]:
         """Resolved ids that an item reads."""
         match item:
-            case Kept(index, node):
+            case KeptNode(index, node):
                 return [self.resolve(i) for i in self._reads(index, node)]
             case New(_, node):
                 return [self.resolve(i) for i in node.inputs if i is not None]
@@ -172,7 +172,7 @@ class Plan:
         for index, node in enumerate(self.nodes):
             ids = [self.loaded.ids[v.name] for v in node.outputs if v.name and v.name in self.loaded.ids]
             if not ids:
-                yield Kept(index)
+                yield KeptNode(index)
             for value in ids:
                 if value in self.live:
                     yield self.item(value)
@@ -180,7 +180,7 @@ class Plan:
 
     def _liveness(self) -> dict[int, None]:
         live: dict[int, None] = {}
-        silent = [Kept(k) for k, n in enumerate(self.nodes) if not any(v.name for v in n.outputs)]
+        silent = [KeptNode(k) for k, n in enumerate(self.nodes) if not any(v.name for v in n.outputs)]
         stack = [self.resolve(r) for r in self.model.roots] + [i for item in silent for i in self.needs(item)]
         while stack:
             value = stack.pop()
@@ -233,7 +233,7 @@ class Plan:
         match item:
             case New(values, _):
                 label = next((self.labels[v] for v in values if v in self.labels), "")
-            case Kept(index, _):
+            case KeptNode(index, _):
                 label = next((v.name for v in self.nodes[index].outputs if v.name), "")
             case _:
                 return

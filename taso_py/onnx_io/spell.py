@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 
 
 @dataclass(slots=True)
-class Names:
+class UsedNames:
     """Names in use; `fresh` adds one."""
 
     taken: set[str] = field(default_factory=set)

@@ -18,7 +18,7 @@ _BOOL = frozenset({"bool"})
 
 
 @dataclass(frozen=True)
-class Comparison(Pointwise):
+class Relational(Pointwise):
     """out = whether a relation b."""
 
     arity: ClassVar[int | None] = 2
@@ -38,7 +38,7 @@ class Comparison(Pointwise):
 
 
 @dataclass(frozen=True)
-class Equal(Comparison):
+class Equal(Relational):
     """out = (a == b)."""
 
     onnx: ClassVar[str] = "Equal"
@@ -51,7 +51,7 @@ class Equal(Comparison):
 
 
 @dataclass(frozen=True)
-class Less(Comparison):
+class Less(Relational):
     """out = (a < b)."""
 
     onnx: ClassVar[str] = "Less"
@@ -62,7 +62,7 @@ class Less(Comparison):
 
 
 @dataclass(frozen=True)
-class Greater(Comparison):
+class Greater(Relational):
     """out = (a > b)."""
 
     onnx: ClassVar[str] = "Greater"
@@ -73,7 +73,7 @@ class Greater(Comparison):
 
 
 @dataclass(frozen=True)
-class LessOrEqual(Comparison):
+class LessOrEqual(Relational):
     """out = (a <= b)."""
 
     onnx: ClassVar[str] = "LessOrEqual"
@@ -82,7 +82,7 @@ class LessOrEqual(Comparison):
 
 
 @dataclass(frozen=True)
-class GreaterOrEqual(Comparison):
+class GreaterOrEqual(Relational):
     """out = (a >= b)."""
 
     onnx: ClassVar[str] = "GreaterOrEqual"

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 
 from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
 from taso_py.ops.algebra import Algebra
-from taso_py.prove.arithmetic import Context, Guard, Witness, ordered, replaced
-from taso_py.prove.attempt import STEPS, Attempt, Unprovable
-from taso_py.prove.claims import proved_types
-from taso_py.prove.conditions import condition, stated
-from taso_py.prove.definedness import Definedness
-from taso_py.prove.equality import Equality
 from taso_py.prove.expansion.judge import Enumerated, bounded
-from taso_py.prove.facts import Functions
-from taso_py.prove.normal import Sum, scaled, splitting, text
-from taso_py.prove.obligations import FORM, Z3, Kind, Obligation, implied
-from taso_py.prove.schema import Case, Untyped, typings
-from taso_py.prove.shapes import Unsupported
-from taso_py.prove.simplify import collected
-from taso_py.prove.site import Site
-from taso_py.prove.values import Elements, Window
+from taso_py.prove.kernel.arithmetic import Context, Guard, Witness, ordered, replaced
+from taso_py.prove.kernel.attempt import STEPS, Attempt, Unprovable
+from taso_py.prove.kernel.definedness import Definedness
+from taso_py.prove.kernel.equality import Equality
+from taso_py.prove.kernel.facts import Functions
+from taso_py.prove.kernel.normal import Sum, scaled, splitting, text
+from taso_py.prove.kernel.obligations import FORM, Z3, Kind, Obligation, implied
+from taso_py.prove.kernel.simplify import collected
+from taso_py.prove.kernel.values import Elements, MaximumRange
+from taso_py.prove.typings.conditions import condition, stated
+from taso_py.prove.typings.reach import proved_types
+from taso_py.prove.typings.schema import Case, Untyped, typings
+from taso_py.prove.typings.shapes import Unsupported
+from taso_py.prove.typings.site import Site
 from taso_py.prove.verdict import Proved, Unknown
 from taso_py.rules.alpha import normal_law
 from taso_py.rules.coverage import arithmetic_on_axes
@@ -254,7 +254,7 @@ class Proof:
         return f"not proved equal: {text(left)[:600]} and {text(right)[:600]}"
 
 
-def _with_windows(context: Context, windows: Sequence[Window]) -> Context:
+def _with_windows(context: Context, windows: Sequence[MaximumRange]) -> Context:
     """The context in which every maximum of windows has an element, wherever it is read."""
     base = frozenset(context.assumptions)
     for w in windows:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from taso_py.graph.types import INTEGERS
-from taso_py.prove.site import Site
+from taso_py.prove.typings.site import Site
 from taso_py.prove.verdict import Proved
 from taso_py.rules.alpha import names_of, normal_law
 from taso_py.rules.coverage import AXES, FLAGS, LISTS, Typing, covered, typed

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from taso_py.prove.obligations import Obligation
+from taso_py.prove.kernel.obligations import Obligation
 from taso_py.rules.term import Comparison
 
 
@@ -21,7 +21,7 @@ class Proved:
     ``limit`` is None for all sizes, else the largest size of any axis up to which it was shown.  ``ranks`` is None
     where every number of axes is covered, else the largest of any tensor of the rule that was proved.  ``method``
     names how the elements were compared; ``cases`` counts the typings that were proved; ``facts`` are the names of
-    the facts of `taso_py.prove.facts` that were used.
+    the facts of `taso_py.prove.kernel.facts` that were used.
     """
 
     limit: int | None = None

@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from taso_py.errors import RuleError
 from taso_py.ops.algebra import Algebra
-from taso_py.prove.classes import bitwise, kind_of, specials_change
-from taso_py.prove.magnitude import overflow
 from taso_py.prove.prover import prove, prove_all_sizes
-from taso_py.prove.refute import counterexample, differs, refute, replayed
-from taso_py.prove.replay import Replay, attributes, named, replaying
 from taso_py.prove.trials.adversary import Contradiction, Kind, contradictions
-from taso_py.prove.trials.claims import claimed
+from taso_py.prove.trials.classes import bitwise, kind_of, specials_change
+from taso_py.prove.trials.inclusion import claimed
+from taso_py.prove.trials.magnitude import overflow
+from taso_py.prove.trials.refute import counterexample, differs, refute, replayed
+from taso_py.prove.trials.runs import Replay, attributes, named, replaying
 from taso_py.prove.trials.vacuity import contradictory
+from taso_py.prove.trials.witness import Survey, seed_of, smallest, summary, survey
 from taso_py.prove.verdict import Counterexample, Disagreement, Proved, Reason, Refuted, Unknown, Verdict
-from taso_py.prove.witness import Survey, seed_of, smallest, summary, survey
 from taso_py.rules.instances import Instance
 from taso_py.rules.lock import Record, admitted, with_verdict
 from taso_py.rules.predicates import PREDICATES

@@ -12,7 +12,7 @@ NOISY_WIDTH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """A titled table of texts; `numeric` columns are aligned to the right."""
 
     title: str
@@ -39,7 +39,7 @@ def conditions(result: Result) -> str:
     )
 
 
-def tables(result: Result) -> tuple[Table, ...]:
+def tables(result: Result) -> tuple[TextTable, ...]:
     """Rules that took part, rewrites that were rejected; empty tables are left out."""
     used = tuple(
         (rule.name, rule.status, str(rule.sites), "" if rule.gain is None else f"{rule.gain:.1%}")
@@ -47,13 +47,13 @@ def tables(result: Result) -> tuple[Table, ...]:
     )
     barred = tuple((item.name, item.site, item.reason, str(item.reproduction or "")) for item in result.rejected)
     found = (
-        Table("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
-        Table("Rejected", ("rule", "site", "reason", "reproduction"), barred),
+        TextTable("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
+        TextTable("Rejected", ("rule", "site", "reason", "reproduction"), barred),
     )
     return tuple(table for table in found if table.rows)
 
 
-def figures(result: Result) -> Table:
+def figures(result: Result) -> TextTable:
     """Every figure of the result as name and value, for report files."""
     rows = (
         ("input", str(result.input or "")),
@@ -73,7 +73,7 @@ def figures(result: Result) -> Table:
         ("time taken", f"{result.elapsed_s:.1f} s ({_phases(result.phases_s)})"),
         ("seed", str(result.seed)),
     )
-    return Table("Figures", ("figure", "value"), tuple(row for row in rows if row[1]))
+    return TextTable("Figures", ("figure", "value"), tuple(row for row in rows if row[1]))
 
 
 def shape_text(shapes: Mapping[str, Iterable[int]]) -> str:

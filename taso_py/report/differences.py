@@ -11,7 +11,7 @@ from taso_py.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class VerdictChange:
     """A verdict made now that is not the one on record.
 
     None of a record: there is none for the rule as it is now.  None made: the line's rule is not there any more.
@@ -41,14 +41,14 @@ class Difference:
         }
 
 
-def difference(lock: Lock, rule: Rule, made: Record) -> Difference | None:
+def difference(lock: Lock, rule: Rule, made: Record) -> VerdictChange | None:
     """What differs between the record of a rule and its verdict now; None where they claim the same."""
     recorded = lock.record(rule)
-    found = Difference(*place_of(rule), recorded, made)
+    found = VerdictChange(*place_of(rule), recorded, made)
     return found if recorded is None or found.parts else None
 
 
-def left_over(lock: Lock, known: Iterable[Rule]) -> tuple[Difference, ...]:
+def left_over(lock: Lock, known: Iterable[Rule]) -> tuple[VerdictChange, ...]:
     """The lines of rules that are not ``known``."""
     places = {place_of(rule) for rule in known}
-    return tuple(Difference(e.file, e.name, e.record, None) for e in lock.entries if e.place not in places)
+    return tuple(VerdictChange(e.file, e.name, e.record, None) for e in lock.entries if e.place not in places)

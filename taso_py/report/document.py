@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from taso_py.files import write_text
-from taso_py.report.content import Table, conditions, figures, sentence, tables
+from taso_py.report.content import TextTable, conditions, figures, sentence, tables
 from taso_py.result import Result
 
 _STYLE = """
@@ -55,7 +55,7 @@ def _json(result: Result) -> str:
     return result.to_json() + "\n"
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: TextTable) -> str:
     rule = ("---:" if index in table.numeric else "---" for index in range(len(table.header)))
     lines = [_markdown_row(table.header), _markdown_row(rule, raw=True), *map(_markdown_row, table.rows)]
     return f"## {table.title}\n\n" + "\n".join(lines)
@@ -71,7 +71,7 @@ def _inline(text: str) -> str:
     return "".join(f"\\{char}" if char in special else char for char in " ".join(text.split()))
 
 
-def _html_table(table: Table) -> str:
+def _html_table(table: TextTable) -> str:
     head = "".join(_cell("th", text, index in table.numeric) for index, text in enumerate(table.header))
     rows = "\n".join(
         "<tr>" + "".join(_cell("td", text, index in table.numeric) for index, text in enumerate(row)) + "</tr>"

@@ -10,14 +10,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taso_py.report.content import Table
-from taso_py.report.differences import Difference
+from taso_py.report.content import TextTable
+from taso_py.report.differences import VerdictChange
 from taso_py.rules.alpha import own_names
 from taso_py.rules.lock import Finding, Record, expected
 from taso_py.rules.rule import Rule
 
 if TYPE_CHECKING:
-    from taso_py.prove.obligations import Obligation
+    from taso_py.prove.kernel.obligations import Obligation
     from taso_py.prove.verdict import Proved
 
 _LONGEST = 240
@@ -58,7 +58,7 @@ def verdict_text(record: Record) -> str:
 
 
 def verification_text(
-    findings: Sequence[Finding], seconds: float, differences: Sequence[Difference] | None = None
+    findings: Sequence[Finding], seconds: float, differences: Sequence[VerdictChange] | None = None
 ) -> str:
     """The table of files, everything that is not as expected, ``differences`` from the record, and the sum."""
     from rich.console import Group, RenderableType
@@ -71,7 +71,7 @@ def verification_text(
     reasons = Counter(f.record.why.partition(": ")[0] for f in findings if f.record.verdict == "unknown")
     if reasons:
         rows = tuple((str(count), why) for why, count in reasons.most_common())
-        parts += [Text(""), table(Table("Unknown", ("rules", "reason"), rows, frozenset({0})))]
+        parts += [Text(""), table(TextTable("Unknown", ("rules", "reason"), rows, frozenset({0})))]
     wrong = [f for f in findings if not f.as_expected]
     parts += [Text(line) for line in ("", *map(_complaint, wrong))] if wrong else []
     parts += [Text(line) for line in ("", *map(_contrast, differences))] if differences else []
@@ -87,7 +87,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def _files(findings: Sequence[Finding]) -> Table:
+def _files(findings: Sequence[Finding]) -> TextTable:
     by_file: dict[str, list[Finding]] = {}
     for f in findings:
         by_file.setdefault(Path(f.rule.file).name, []).append(f)
@@ -95,7 +95,7 @@ def _files(findings: Sequence[Finding]) -> Table:
     if len(rows) > 1:
         rows.append(("all", *_counts(findings)))
     header = ("file", "rules", "all sizes", "bounded", "refuted", "unknown", "s")
-    return Table("", header, tuple(rows), frozenset(range(1, len(header))))
+    return TextTable("", header, tuple(rows), frozenset(range(1, len(header))))
 
 
 def _counts(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _complaint(finding: Finding) -> str:
     return shortened(f"{place} {rule.name} should be {expected(rule)}, is {verdict_text(finding.record)}")
 
 
-def _contrast(difference: Difference) -> str:
+def _contrast(difference: VerdictChange) -> str:
     recorded, made = difference.recorded, difference.made
     parts = f" ({', '.join(difference.parts)})" if difference.parts else ""
     there = "nothing is" if recorded is None else f"{verdict_text(recorded)} is"
@@ -126,7 +126,7 @@ def _contrast(difference: Difference) -> str:
 
 
 def verification_json(
-    findings: Sequence[Finding], seconds: float, differences: Sequence[Difference] | None = None
+    findings: Sequence[Finding], seconds: float, differences: Sequence[VerdictChange] | None = None
 ) -> str:
     """Every verdict as one JSON object; ``differences`` from the record where it was compared with."""
     counts = Counter(_column(f.record).replace(" ", "_") for f in findings)
@@ -184,7 +184,7 @@ def obligations_text(rule: Rule, proof: Proved) -> str:
     shown = _in_own_names(rule, proof)
     for k, (signature, obligations) in enumerate(shown, start=1):
         rows = tuple((o.kind, shortened(o.what), o.by) for o in obligations)
-        parts += [Text(f"typing {k} of {len(shown)}: {signature}"), table(Table("", ("kind", "shown", "by"), rows))]
+        parts += [Text(f"typing {k} of {len(shown)}: {signature}"), table(TextTable("", ("kind", "shown", "by"), rows))]
         parts.append(Text(""))
     counts = Counter(o.kind for _, obligations in shown for o in obligations)
     total = ", ".join(f"{count} of {kind}" for kind, count in counts.items())

@@ -9,8 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from taso_py.ranking import Ranking
-from taso_py.report.content import Table, conditions, count, sentence, shape_text, tables
+from taso_py.report.content import TextTable, conditions, count, sentence, shape_text, tables
+from taso_py.report.ranking import Ranking
 from taso_py.result import Inspection, Result
 
 __all__ = ["inspection_text", "ranking_text", "render", "result_text", "sentence", "table"]
@@ -31,7 +31,7 @@ def result_text(result: Result) -> str:
 
 def inspection_text(inspection: Inspection) -> str:
     """Operators, sizes and costs of one model."""
-    operators = Table(
+    operators = TextTable(
         "Operators",
         ("operator", "nodes", ""),
         tuple(
@@ -40,7 +40,7 @@ def inspection_text(inspection: Inspection) -> str:
         ),
         frozenset({1}),
     )
-    interface = Table(
+    interface = TextTable(
         "Inputs and outputs",
         ("", "name", "type"),
         tuple(("in", name, kind) for name, kind in inspection.inputs.items())
@@ -66,10 +66,10 @@ def ranking_text(ranking: Ranking) -> str:
     )
     columns = ("rule", "models", "gains together", "most on")
     title = f"{len(rows)} of the {ranking.tried} rules that were tried gain; models: {len(ranking.models)}"
-    return render(table(Table(title, columns, rows, frozenset({1, 2}))))
+    return render(table(TextTable(title, columns, rows, frozenset({1, 2}))))
 
 
-def table(content: Table) -> RichTable:
+def table(content: TextTable) -> RichTable:
     """A table of plain texts: nothing in it is read as markup."""
     result = RichTable(title=content.title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(content.header):

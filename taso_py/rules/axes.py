@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from taso_py.graph.model import Node
 from taso_py.graph.sizes import Size, symbol, symbols
+from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar, numbered_anew
 from taso_py.ops.operator import Operator

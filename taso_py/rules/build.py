@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node, Values
+from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill
 from taso_py.ops.operator import Operator

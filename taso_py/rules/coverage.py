@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node
 from taso_py.graph.sizes import Size, at_least
+from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.comparison import Cast
 from taso_py.ops.elementwise import Power

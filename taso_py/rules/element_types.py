@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from taso_py.ops.comparison import And, Cast, Not, Or, Where
-from taso_py.ops.comparison import Comparison as ComparingOperator
+from taso_py.ops.comparison import Relational as ComparingOperator
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Application, Scalar, Side, Term, Variable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from taso_py.graph.model import Model, Node, Values
+from taso_py.graph.table import Node, Table, Values
 from taso_py.rules.element_types import ElementTypes, ordinary_types
 from taso_py.rules.menus import Menus
 from taso_py.rules.rule import Rule
@@ -37,12 +37,12 @@ class Instance:
     refusal: str = ""
     """Why the right side cannot be built; ``right`` is then empty."""
 
-    def model(self, outputs: Sequence[int], opset: int) -> Model:
+    def model(self, outputs: Sequence[int], opset: int) -> Table:
         """A table that computes ``outputs`` and nothing else."""
-        whole = Model(self.values, self.nodes, tuple(outputs), tuple(outputs), opset)
+        whole = Table(self.values, self.nodes, tuple(outputs), tuple(outputs), opset)
         kept = whole.reachable()
         nodes = {v: n for v, n in self.nodes.items() if v in kept}
-        return Model(self.values, nodes, whole.roots, whole.outputs, opset)
+        return Table(self.values, nodes, whole.roots, whole.outputs, opset)
 
 
 class Rejected(Exception):

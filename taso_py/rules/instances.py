@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node, Values
+from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill, represents
 from taso_py.ops.operator import Operator, broadcast, frozen

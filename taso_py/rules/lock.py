@@ -105,7 +105,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LockLine:
     """One line: a record under the name and the key of its rule."""
 
     name: str
@@ -124,7 +124,7 @@ class Lock:
     """The entries of a lock, and the versions of Z3 with which they were proved, for information."""
 
     z3: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LockLine, ...] = ()
     _records: Mapping[str, Record] = field(init=False, repr=False, compare=False)
     _placed: Mapping[tuple[str, str, str], Record] = field(init=False, repr=False, compare=False)
 
@@ -167,7 +167,7 @@ class Lock:
         Entries of rules that are no longer ``known`` go, and so do those that contradict each other about one law.
         """
         new = any(self.record(rule) is not record for rule, record in judged)
-        made = {place_of(rule): Entry(rule.name, place_of(rule)[0], key_of(rule), record) for rule, record in judged}
+        made = {place_of(rule): LockLine(rule.name, place_of(rule)[0], key_of(rule), record) for rule, record in judged}
         places = {place_of(rule) for rule in known}
         kept = {e.place: e for e in self.entries if e.place in places and e.place not in made}
         entries = _consistent((*kept.values(), *(e for place, e in made.items() if place in places)))
@@ -228,15 +228,15 @@ def _object(line: str, place: str) -> dict[str, Any]:
     return found
 
 
-def _entry(line: str, place: str) -> Entry:
+def _entry(line: str, place: str) -> LockLine:
     found = _object(line, place)
     try:
-        return Entry(found["name"], found["file"], found["key"], Record.of_plain(found))
+        return LockLine(found["name"], found["file"], found["key"], Record.of_plain(found))
     except (ValueError, KeyError, TypeError) as error:
         raise RuleError(f"{place}: is no proof record ({error}): {_FIX}") from None
 
 
-def _demand_consistent(entries: Sequence[Entry], name: str) -> None:
+def _demand_consistent(entries: Sequence[LockLine], name: str) -> None:
     """One line for each rule, and one claim for each law, under however many names it stands."""
     by_place: dict[tuple[str, str], int] = {}
     by_key: dict[str, tuple[int, Record]] = {}
@@ -249,7 +249,7 @@ def _demand_consistent(entries: Sequence[Entry], name: str) -> None:
             raise RuleError(f"{name}:{line}:1: {entry.name} contradicts line {first}, which has the same law: {_FIX}")
 
 
-def _consistent(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def _consistent(entries: Sequence[LockLine]) -> tuple[LockLine, ...]:
     claims: dict[str, set[Any]] = {}
     for entry in entries:
         claims.setdefault(entry.key, set()).add(entry.record.decisive)

@@ -56,7 +56,7 @@ class Rule:
     backwards: bool = False
     """Whether it is the law read from right to left."""
     overflow: str = ""
-    """Where one side overflows float32 and the other does not (`taso_py.prove.magnitude`); empty: nowhere."""
+    """Where one side overflows float32 and the other does not (`taso_py.prove.trials.magnitude`); empty: nowhere."""
 
     def __hash__(self) -> int:
         return hash((self.name, self.file, self.line))

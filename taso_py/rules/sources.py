@@ -9,28 +9,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 TRUSTED = ("graph", "ops", "prove", "rules")
 """Folders of the package: sizes and types, operators and their meaning, prover and verdict, rules and matching."""
 _SUFFIXES = (".py", ".lark")
 EXCLUDED: Mapping[str, str] = {
-    "prove/crew.py": "hands rules to other processes and takes the verdicts of prove/verify.py back",
-    "prove/taso.py": "reads TASO's file and writes laws, which are proved like any others",
-    "prove/taso_sizes.py": "chooses the declarations of those laws",
+    "prove/batch.py": "hands rules to other processes and takes the verdicts of prove/verify.py back",
+    "rules/taso": "reads TASO's file and writes laws, which are proved like any others",
     "rules/library.py": "says which files of rules are read",
     "rules/location.py": "says where they lie",
     "rules/lock.py": "keeps verdicts and makes none; its schema says when they read differently",
 }
-"""Files of the trusted folders that no proof rests on, by their paths in the package, and why not."""
+"""Files and folders inside the trusted ones that no proof rests on, by their paths in the package, and why not."""
 
 
 def trusted_files(package: Path = _PACKAGE) -> tuple[str, ...]:
     """The trusted files, by their paths in the package with ``/``, in order."""
     found = (path for folder in TRUSTED for path in (package / folder).rglob("*") if path.suffix in _SUFFIXES)
     names = {path.relative_to(package).as_posix() for path in found}
-    return tuple(sorted(names - EXCLUDED.keys()))
+    return tuple(sorted(n for n in names if not {n, *map(str, PurePosixPath(n).parents)} & EXCLUDED.keys()))
 
 
 @lru_cache(maxsize=4)

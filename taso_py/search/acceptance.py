@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from taso_py.graph.model import Node
+from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.algebra import Algebra
 from taso_py.rules.unify import Binding

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import combinations, count
 from typing import Any
 
-from taso_py.graph.model import Node
+from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.elementwise import Add, Sum
 from taso_py.ops.layout import Concat, Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from taso_py.graph.model import Node, Opaque
+from taso_py.graph.table import Node, Opaque
 from taso_py.rules.build import Builder, number_type
 from taso_py.rules.rule import Rule, RuleSet
 from taso_py.search.arity import expanding_laws, flatten, split_of_slices
@@ -21,18 +21,18 @@ def nothing(*_: object) -> Iterable[Expansion]:
 
 
 @dataclass(frozen=True, slots=True)
-class Canonical:
+class Canonicalizer:
     """``expanding`` rules give composite operators their expansions, ``tidying`` rules are applied to new nodes."""
 
     expanding: RuleIndex
     tidying: RuleIndex
 
     @staticmethod
-    def of(canonical: RuleSet, cleanup: RuleSet) -> Canonical:
+    def of(canonical: RuleSet, cleanup: RuleSet) -> Canonicalizer:
         """From the two rule files: laws of one operator in canonical.rules expand, and every == re-fuses backwards."""
         fusing = [rule.reversed() for rule in canonical if rule.arrow == "=="]
         definitions = [rule for rule in canonical if len(list(rule.left.applications())) == 1]
-        return Canonical(RuleIndex.of(definitions), RuleIndex.of([*cleanup, *fusing]))
+        return Canonicalizer(RuleIndex.of(definitions), RuleIndex.of([*cleanup, *fusing]))
 
     def expand(self, view: View, value: int, node: Node) -> Iterator[Expansion]:
         """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""

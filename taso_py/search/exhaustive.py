@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from taso_py.cost.roofline import Roofline
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import Found, Report, State, Step, Stop, StopReason
+from taso_py.search.strategy import Found, Report, State, Stop, StopReason, TraceStep
 from taso_py.search.view import View
 
 
@@ -28,7 +28,9 @@ class Exhaustive:
                 continue
             after = outcome.view
             cost = state.cost + self.roofline.difference(state.model, after.model)
-            step = Step(name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied)
+            step = TraceStep(
+                name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied
+            )
             state = State(
                 after,
                 self.rewriter.later(after, (state.view, state.matches)),

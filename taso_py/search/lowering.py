@@ -9,12 +9,12 @@ from dataclasses import replace
 from taso_py.cost.roofline import Roofline
 from taso_py.rules.rule import Rule
 from taso_py.search.arity import gathered
-from taso_py.search.canonical import Canonical, nothing
+from taso_py.search.canonical import Canonicalizer, nothing
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.index import RuleIndex
-from taso_py.search.moves import Later, Rewriter, Site
+from taso_py.search.moves import AppliedSite, Later, Rewriter
 from taso_py.search.rewriter import Rewrite
-from taso_py.search.strategy import State, Step
+from taso_py.search.strategy import State, TraceStep
 from taso_py.search.view import View
 
 _PASSES = 8
@@ -26,7 +26,7 @@ def lowered(view: View, laws: Iterable[Rule], roofline: Roofline, deadline: floa
 
     ``laws`` are those of canonical.rules; the state's cost is in seconds by the roofline.
     """
-    untidied = Canonical(RuleIndex.of(()), RuleIndex.of(()))  # tidying would put back what is written out here
+    untidied = Canonicalizer(RuleIndex.of(()), RuleIndex.of(()))  # tidying would put back what is written out here
     rewriter = Rewriter.of([law for law in laws if law.arrow == "=>"], untidied)
     search = Exhaustive(rewriter, roofline)
     state: State | None = None
@@ -55,7 +55,7 @@ def _with_sums(view: View, state: State | None, roofline: Roofline) -> State | N
         return state
     trace, before = (state.trace, state.cost) if state is not None else ((), roofline.total(start))
     cost = roofline.total(view.model)
-    sites = tuple(Site(step.rule, step.outputs) for step in steps)
+    sites = tuple(AppliedSite(step.rule, step.outputs) for step in steps)
     applied = tuple(step.matches for step in steps)
-    last = Step(steps[0].rule, sites, (), before, cost, view.model, applied=applied)
+    last = TraceStep(steps[0].rule, sites, (), before, cost, view.model, applied=applied)
     return State(view, Later(None), cost, cost, (*trace, last))

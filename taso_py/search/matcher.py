@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node, Opaque
 from taso_py.graph.sizes import at_least
+from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.rules.build import Builder, NotBuildable, from_front, number_type, operator_of

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
 from taso_py.rules.rule import Rule
-from taso_py.search.canonical import Canonical
+from taso_py.search.canonical import Canonicalizer
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
@@ -25,7 +25,7 @@ _CHAIN = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class AppliedSite:
     """One application of a rule: the ONNX names (or ids) of the values that it replaced."""
 
     rule: str
@@ -37,15 +37,15 @@ Applied = tuple[Match, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Moved:
     """The table after a move, the sites where its rule was applied and where others tidied up after it.
 
     ``applied`` is all of that in order: what leads from the table before to the one after.
     """
 
     view: View
-    sites: tuple[Site, ...]
-    tidied: tuple[Site, ...]
+    sites: tuple[AppliedSite, ...]
+    tidied: tuple[AppliedSite, ...]
     applied: tuple[Applied, ...]
 
 
@@ -53,17 +53,17 @@ class Outcome:
 class _Log:
     """What a move has done so far."""
 
-    sites: list[Site] = field(default_factory=list)
-    tidied: list[Site] = field(default_factory=list)
+    sites: list[AppliedSite] = field(default_factory=list)
+    tidied: list[AppliedSite] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
 
     def own(self, step: Rewrite) -> None:
-        self.sites += [Site(step.rule, match.outputs) for match in step.matches]
+        self.sites += [AppliedSite(step.rule, match.outputs) for match in step.matches]
         self.applied.append(step.matches)
 
     def tidying(self, steps: Iterable[Rewrite]) -> None:
         for step in steps:
-            self.tidied.append(Site(step.rule, step.outputs))
+            self.tidied.append(AppliedSite(step.rule, step.outputs))
             self.applied.append(step.matches)
 
 
@@ -88,10 +88,10 @@ class Rewriter:
     """The rules of a search, ready to be matched: by the operator of their first output."""
 
     index: RuleIndex
-    canonical: Canonical
+    canonical: Canonicalizer
 
     @staticmethod
-    def of(rules: Iterable[Rule], canonical: Canonical) -> Rewriter:
+    def of(rules: Iterable[Rule], canonical: Canonicalizer) -> Rewriter:
         """Every direction of every rule."""
         return Rewriter(RuleIndex.of(d for rule in rules for d in rule.directions()), canonical)
 
@@ -150,7 +150,7 @@ class Rewriter:
             groups.setdefault(match.signature, []).append(match)
         return list(groups.values())
 
-    def apply(self, view: View, matches: Sequence[Match], rounds: int = 1) -> Outcome | None:
+    def apply(self, view: View, matches: Sequence[Match], rounds: int = 1) -> Moved | None:
         """One move: all the matches as far as they stand together, tidied; again, while that makes the graph smaller.
 
         Further rounds take the rule's matches near what the round before made.
@@ -167,7 +167,7 @@ class Rewriter:
             matches = self._same_rule(view, matches[0], sorted(_near(view, changed)))
             if not matches:
                 break
-        return Outcome(view, tuple(log.sites), tuple(log.tidied), tuple(log.applied)) if log.sites else None
+        return Moved(view, tuple(log.sites), tuple(log.tidied), tuple(log.applied)) if log.sites else None
 
     def _same_rule(self, view: View, like: Match, roots: Iterable[int]) -> list[Match]:
         compiled = matcher(like.rule)
@@ -227,7 +227,7 @@ def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
     return chosen
 
 
-def live_size(model: Model) -> int:
+def live_size(model: Table) -> int:
     """Number of nodes that run: those that do not only compute constants."""
     return sum(1 for v in model.nodes if v not in model.values.constant)
 

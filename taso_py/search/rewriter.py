@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from taso_py.graph.model import Model, Node
+from taso_py.graph.table import Node, Table
 from taso_py.graph.types import TensorType
 from taso_py.ops.elementwise import Identity
 from taso_py.rules.build import Builder, number_type
@@ -18,7 +18,7 @@ from taso_py.search.view import View
 class Rewrite:
     """A table after one step, and the ids whose definition is new in it."""
 
-    model: Model
+    model: Table
     changed: frozenset[int]
     matches: tuple[Match, ...]
 
@@ -111,7 +111,7 @@ def _pull(view: View, value: int, new: dict[int, Node]) -> None:
             _pull(view, i, new)
 
 
-def _keep_origins(model: Model, new: Mapping[int, Node]) -> dict[int, Node]:
+def _keep_origins(model: Table, new: Mapping[int, Node]) -> dict[int, Node]:
     """A rebound id whose operator stays the same keeps its ONNX node's name, attributes and metadata.
 
     The operands' types must stay the same too: a node's spelling (a 0 or -1 in a shape) may be relative to them.
@@ -124,11 +124,11 @@ def _keep_origins(model: Model, new: Mapping[int, Node]) -> dict[int, Node]:
     return kept
 
 
-def _types(model: Model, node: Node) -> list[TensorType | None]:
+def _types(model: Table, node: Node) -> list[TensorType | None]:
     return [None if i is None else model.type(i) for i in node.inputs]
 
 
-def _rebind_users(model: Model, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:
+def _rebind_users(model: Table, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:
     changed = dict(new)
     if not aliases:
         return changed

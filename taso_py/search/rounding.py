@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from taso_py.graph.model import Node, Opaque
+from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.ops.comparison import Cast
 from taso_py.ops.elementwise import Power

@@ -12,9 +12,9 @@ from typing import Any
 
 from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
-from taso_py.graph.model import Model
+from taso_py.graph.table import Table
 from taso_py.search.matcher import Match
-from taso_py.search.moves import Applied, Later, Outcome, Rewriter, Site, live_size
+from taso_py.search.moves import Applied, AppliedSite, Later, Moved, Rewriter, live_size
 from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
@@ -34,15 +34,15 @@ class StopReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One move of a trace: its rule, the sites, and the cost in seconds before and after it."""
 
     rule: str
-    sites: tuple[Site, ...]
-    tidied: tuple[Site, ...]
+    sites: tuple[AppliedSite, ...]
+    tidied: tuple[AppliedSite, ...]
     before: float
     after: float
-    model: Model = field(repr=False)
+    model: Table = field(repr=False)
     """The table after the move."""
     refined: bool = False
     """Whether sites where the rule does not pay were left out."""
@@ -61,12 +61,12 @@ class State:
     cost: float
     estimate: float
     """Roofline seconds; breaks ties between equal costs."""
-    trace: tuple[Step, ...] = field(compare=False, default=())
+    trace: tuple[TraceStep, ...] = field(compare=False, default=())
     parts: tuple[Part, ...] = field(compare=False, default=())
     """The regions in which it differs from the start, with what each gained or lost."""
 
     @property
-    def model(self) -> Model:
+    def model(self) -> Table:
         """The table."""
         return self.view.model
 
@@ -131,8 +131,8 @@ class Backtracking:
     cost: CostModel
     roofline: Roofline
     limits: Limits
-    file_growth: Callable[[Model], float] = lambda model: 0.0
-    _seen: dict[int, list[Model]] = field(default_factory=dict)
+    file_growth: Callable[[Table], float] = lambda model: 0.0
+    _seen: dict[int, list[Table]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
     _built: int = 0
@@ -277,7 +277,7 @@ class Backtracking:
         first: State,
         state: State,
         matches: Sequence[Match],
-        outcome: Outcome,
+        outcome: Moved,
         estimate: Estimate,
         *,
         refined: bool,
@@ -287,7 +287,7 @@ class Backtracking:
         self._gains[rule] = max(self._gains.get(rule, 0.0), (state.cost - cost) / first.cost)
         choice = matches[0].choice
         applied = outcome.applied
-        step = Step(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice, applied)
+        step = TraceStep(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice, applied)
         return State(
             after,
             self.rewriter.later(after, (state.view, state.matches)),
@@ -312,7 +312,7 @@ class Backtracking:
                 current = trial
         return current
 
-    def _told_apart(self, first: State, state: State) -> dict[int, Step]:
+    def _told_apart(self, first: State, state: State) -> dict[int, TraceStep]:
         """A state's moves with the price of each, by identity, where `_priced` has booked all on one."""
         if all(step.before != step.after for step in state.trace):
             return {}
@@ -322,7 +322,7 @@ class Backtracking:
         pairs = zip(state.trace, found.trace, strict=True)
         return {id(old): replace(old, before=new.before, after=new.after) for old, new in pairs}
 
-    def _replayed(self, first: State, steps: Sequence[Step]) -> State | None:
+    def _replayed(self, first: State, steps: Sequence[TraceStep]) -> State | None:
         """The moves of a trace made again, as far as they still match; priced step by step."""
         state = first
         for step in steps:
@@ -340,7 +340,7 @@ class Backtracking:
             state = self._reached(first, state, found, outcome, estimate, refined=step.refined)
         return state if state.trace else None
 
-    def _admissible(self, state: State, outcome: Outcome) -> bool:
+    def _admissible(self, state: State, outcome: Moved) -> bool:
         model = outcome.view.model
         if live_size(model) > self.limits.nodes * max(live_size(state.model), 16):
             return False
@@ -348,7 +348,7 @@ class Backtracking:
 
     def _refined(
         self, first: State, state: State, matches: Sequence[Match], estimate: Estimate, lost: set[int]
-    ) -> tuple[Outcome, Estimate] | None:
+    ) -> tuple[Moved, Estimate] | None:
         """The same move without the sites in regions that got slower."""
         kept = [m for m in matches if not (set(m.outputs) | m.used) & lost]
         if not kept:
@@ -359,7 +359,7 @@ class Backtracking:
         better = self.cost.difference(first.model, outcome.view.model)
         return (outcome, better) if better is not None and better.seconds < estimate.seconds else None
 
-    def _is_new(self, model: Model) -> bool:
+    def _is_new(self, model: Table) -> bool:
         key = 0
         for value, node in model.nodes.items():
             key ^= hash((value, node))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from taso_py.graph.model import Model, Node
+from taso_py.graph.table import Node, Table
 
 Ranks = Mapping[int, float]
 
@@ -17,7 +17,7 @@ _SOURCE = -1.0
 """Rank of what has no node."""
 
 
-def ranks_of(model: Model) -> Ranks:
+def ranks_of(model: Table) -> Ranks:
     """Ranks of a table's reachable ids."""
     return {value: float(k) for k, (value, _) in enumerate(model.order())}
 
@@ -51,7 +51,7 @@ def ranks_after(ranks: Ranks, changed: Mapping[int, Node]) -> Ranks | None:
     return after if in_order else None
 
 
-def without_dead(model: Model, changed: Mapping[int, Node], users: Mapping[int, Iterable[int]]) -> Model:
+def without_dead(model: Table, changed: Mapping[int, Node], users: Mapping[int, Iterable[int]]) -> Table:
     """The table with the ``changed`` nodes in place, less what no root needs any more.
 
     Every node of ``model`` is needed, and ``users`` holds at least the direct users of each of its ids.
@@ -72,10 +72,10 @@ def without_dead(model: Model, changed: Mapping[int, Node], users: Mapping[int, 
         by = (*users.get(value, ()), *users_now.get(value, ()))
         if not any(user in nodes and value in nodes[user].inputs for user in by):
             doubtful.extend(i for i in nodes.pop(value).inputs if i is not None)
-    return Model(model.values, nodes, model.roots, model.outputs, model.opset)
+    return Table(model.values, nodes, model.roots, model.outputs, model.opset)
 
 
-def closes_cycle(model: Model, changed: Mapping[int, Node]) -> bool:
+def closes_cycle(model: Table, changed: Mapping[int, Node]) -> bool:
     """Whether a changed id now depends on itself (depth-first over the changed table)."""
     state: dict[int, int] = {}
     for start in changed:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Model, Node, Opaque, Values
+from taso_py.graph.table import Node, Opaque, Table, Values
 from taso_py.search.topology import Ranks, ranks_after, ranks_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ Expander = Callable[["View", int, Node], Iterable[Expansion]]
 class View:
     """Definitions, users and constants of one table; ``expander`` gives expansions, memoised by (id, node)."""
 
-    model: Model
+    model: Table
     expander: Expander
     read_constant: ConstantReader
     memo: dict[tuple[int, int | Node], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
@@ -61,7 +61,7 @@ class View:
     """Ranks of the table's ids once they were asked for."""
 
     @staticmethod
-    def of(model: Model, expander: Expander, read_constant: ConstantReader) -> View:
+    def of(model: Table, expander: Expander, read_constant: ConstantReader) -> View:
         """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes)."""
         live = replace(model, nodes=dict(model.order()))
         view = View(live, expander, read_constant, {}, {})
@@ -95,7 +95,7 @@ class View:
             view._enter(value, self.model.nodes[value])
         return view
 
-    def after(self, model: Model) -> View:
+    def after(self, model: Table) -> View:
         """The view of a table that differs from this one in a few nodes; the rest is shared."""
         view = View(
             model,

@@ -35,7 +35,7 @@ from taso_py.prove.expansion.polynomials import (
 )
 
 TYPES = {float(code): name for name, code in TYPE_CODES.items()}
-NAMED: Mapping[str, Callable[[Canonical, Sequence[Polynomial], Sequence[Fraction]], Polynomial]] = {
+NAMED: Mapping[str, Callable[[CanonicalForms, Sequence[Polynomial], Sequence[Fraction]], Polynomial]] = {
     "add": lambda c, p, _: plus(*p),
     "sum": lambda c, p, _: plus(*p),
     "mul": lambda c, p, _: c.atoms.ring.products(p),
@@ -72,7 +72,7 @@ NAMED: Mapping[str, Callable[[Canonical, Sequence[Polynomial], Sequence[Fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LeafFacts:
     """What is known of all elements of a leaf: its element type and the predicates that are asked of it."""
 
     dtype: str
@@ -88,10 +88,10 @@ class Need:
 
 
 @dataclass(slots=True)
-class Canonical:
+class CanonicalForms:
     """The canonical forms of elements under the present path of their atoms."""
 
-    leaves: Mapping[str, Leaf]
+    leaves: Mapping[str, LeafFacts]
     atoms: Atoms = field(default_factory=Atoms)
     done: dict[Element, Polynomial] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from taso_py.prove.expansion.atoms import POSITIVE, Undefined, Unsettled
-from taso_py.prove.expansion.canonical import Canonical, Leaf, Need
+from taso_py.prove.expansion.canonical import CanonicalForms, LeafFacts, Need
 from taso_py.prove.expansion.elements import Element
 from taso_py.prove.expansion.polynomials import ONE, Polynomial, TooLarge, atoms_of, leading, minus, times, value_of
 
@@ -24,18 +24,18 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Undecided:
     """Not shown, and why: nothing is said about the law."""
 
     why: str
     work: int = 0
 
 
-def compare(left: Element, right: Element, leaves: Mapping[str, Leaf]) -> Shown | Open:
+def compare(left: Element, right: Element, leaves: Mapping[str, LeafFacts]) -> Shown | Undecided:
     """Compares the forms of two elements, splitting paths at truth values and at maxima of two."""
     if left is right:
         return Shown()
-    canonical = Canonical(leaves)
+    canonical = CanonicalForms(leaves)
     waiting: list[dict[int, int]] = [{}]
     for _ in range(_MOST_PATHS):
         if not waiting:
@@ -50,13 +50,13 @@ def compare(left: Element, right: Element, leaves: Mapping[str, Leaf]) -> Shown 
             waiting += [{**path, choice.atom: value} for value in (0, 1)]
             continue
         except TooLarge:
-            return Open("a form is too large", canonical.atoms.ring.work)
+            return Undecided("a form is too large", canonical.atoms.ring.work)
         if why:
-            return Open(why, canonical.atoms.ring.work)
-    return Open("too many choices", canonical.atoms.ring.work)
+            return Undecided(why, canonical.atoms.ring.work)
+    return Undecided("too many choices", canonical.atoms.ring.work)
 
 
-def _on_path(canonical: Canonical, left: Element, right: Element) -> str:
+def _on_path(canonical: CanonicalForms, left: Element, right: Element) -> str:
     """Why the elements are not shown equal on the present path; "" when they are."""
     try:
         form = canonical.form(left)
@@ -83,7 +83,7 @@ def _on_path(canonical: Canonical, left: Element, right: Element) -> str:
     return ""
 
 
-def _cleared(canonical: Canonical, difference: Polynomial) -> Polynomial:
+def _cleared(canonical: CanonicalForms, difference: Polynomial) -> Polynomial:
     """The difference times what it divides by; 0 exactly when the difference is."""
     atoms = canonical.atoms
     for _ in range(_MOST_ROUNDS):
@@ -100,7 +100,7 @@ def _cleared(canonical: Canonical, difference: Polynomial) -> Polynomial:
 # ---- splitting -----------------------------------------------------------------------------------------------------
 
 
-def _split(canonical: Canonical, difference: Polynomial) -> None:
+def _split(canonical: CanonicalForms, difference: Polynomial) -> None:
     """Raises `Unsettled` for a truth value on which the difference depends, when there is one left to try."""
     atoms = canonical.atoms
     maxima: list[frozenset[Polynomial]] = []
@@ -123,7 +123,7 @@ def _complexity(elements: frozenset[Polynomial]) -> tuple[int, int, str]:
     return degree, sum(len(p) for p in elements), repr(sorted(map(sorted, elements), key=repr))
 
 
-def _inside(canonical: Canonical, p: Polynomial) -> Iterator[int]:
+def _inside(canonical: CanonicalForms, p: Polynomial) -> Iterator[int]:
     """All atoms of a form, those inside of other atoms included, the outer ones first."""
     seen: set[int] = set()
     level = sorted({a for a, _ in atoms_of(p)})
@@ -152,7 +152,7 @@ def _is_polynomial(key: frozenset[object]) -> bool:
 # ---- definedness ---------------------------------------------------------------------------------------------------
 
 
-def _needs(canonical: Canonical, root: Element) -> set[Need]:
+def _needs(canonical: CanonicalForms, root: Element) -> set[Need]:
     """What must hold for the element to be defined along its selected path, without what always does."""
     found: set[Need] = set()
     seen: set[Element] = set()
@@ -170,7 +170,7 @@ def _needs(canonical: Canonical, root: Element) -> set[Need]:
     return _closed(found)
 
 
-def _own_needs(canonical: Canonical, element: Element) -> set[Need]:
+def _own_needs(canonical: CanonicalForms, element: Element) -> set[Need]:
     match element.function:
         case "div":
             return _nonzero(canonical, canonical.form(element.arguments[1]))
@@ -186,7 +186,7 @@ def _own_needs(canonical: Canonical, element: Element) -> set[Need]:
             return set()
 
 
-def _power_needs(canonical: Canonical, element: Element) -> set[Need]:
+def _power_needs(canonical: CanonicalForms, element: Element) -> set[Need]:
     forms = [canonical.form(a) for a in element.arguments]
     exponent = element.attributes[0] if element.attributes else value_of(forms[1])
     if not isinstance(exponent, int | Fraction):
@@ -199,7 +199,7 @@ def _power_needs(canonical: Canonical, element: Element) -> set[Need]:
     return found
 
 
-def _nonzero(canonical: Canonical, p: Polynomial) -> set[Need]:
+def _nonzero(canonical: CanonicalForms, p: Polynomial) -> set[Need]:
     """p != 0 as needs of its factors."""
     atoms = canonical.atoms
     if POSITIVE in (atoms.sign(p), atoms.sign(times(-1, p))):
@@ -220,7 +220,7 @@ def _nonzero(canonical: Canonical, p: Polynomial) -> set[Need]:
     return found
 
 
-def _signed(canonical: Canonical, kind: str, p: Polynomial) -> set[Need]:
+def _signed(canonical: CanonicalForms, kind: str, p: Polynomial) -> set[Need]:
     sign = canonical.atoms.sign(p)
     if sign == POSITIVE or (kind == "nonnegative" and sign):
         return set()

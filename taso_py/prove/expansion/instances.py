@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node, Values
+from taso_py.graph.table import Node, Values
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.algebra import algebra
 from taso_py.ops.comparison import And, Cast, Not, Or, Where
-from taso_py.ops.comparison import Comparison as ComparingOperator
+from taso_py.ops.comparison import Relational as ComparingOperator
 from taso_py.ops.operator import Operator
 from taso_py.ops.space import DepthToSpace, SpaceToDepth
-from taso_py.prove.expansion.canonical import Leaf
-from taso_py.prove.expansion.menus import DTYPES, POOLED, Asked, Menus, operand, regrouped
+from taso_py.prove.expansion.canonical import LeafFacts
+from taso_py.prove.expansion.menus import DTYPES, POOLED, Asked, SmallMenus, operand, regrouped
 from taso_py.rules.build import Builder, NotBuildable, from_front
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
@@ -59,7 +59,7 @@ _NEAR = 20
 """Runs in order that are tried after one that was drawn gives no instance."""
 
 
-class Rejected(Exception):
+class NoInstance(Exception):
     """These picks give no instance of the rule."""
 
 
@@ -73,10 +73,10 @@ class Picks:
     counts: list[int] = field(default_factory=list)
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options; `Rejected` when there is none."""
+        """One of the options; `NoInstance` when there is none."""
         if len(options) < 2:
             if not options:
-                raise Rejected
+                raise NoInstance
             return options[0]
         at = len(self.made)
         if at < len(self.given):
@@ -101,7 +101,7 @@ class Picks:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class SmallInstance:
     """One instance: both sides over ``nodes``; ``right`` is None where the right side cannot be built."""
 
     rule: Rule
@@ -111,7 +111,7 @@ class Instance:
     left: tuple[int, ...]
     right: tuple[int, ...] | None
     mistyped: str
-    leaves: dict[int, tuple[str, Leaf]]
+    leaves: dict[int, tuple[str, LeafFacts]]
     literals: dict[int, float]
 
     @property
@@ -141,7 +141,7 @@ class Enumeration:
     """The instances of a rule over menus, and how many runs it took; ``whole`` when there are no more."""
 
     rule: Rule
-    menus: Menus
+    menus: SmallMenus
     runs: int = 0
     whole: bool = False
     text: _Text = field(init=False)
@@ -152,7 +152,7 @@ class Enumeration:
             {name: _asked(self.rule, name) for name in self.rule.left.variables()}, _windowed(self.rule),
         )  # fmt: skip
 
-    def every(self, most_runs: int) -> Iterator[Instance]:
+    def every(self, most_runs: int) -> Iterator[SmallInstance]:
         """All instances in order, until ``most_runs`` runs were made."""
         given: list[int] | None = []
         while given is not None and self.runs < most_runs:
@@ -163,7 +163,7 @@ class Enumeration:
                 yield instance
         self.whole = given is None
 
-    def drawn(self, most_runs: int) -> Iterator[Instance]:
+    def drawn(self, most_runs: int) -> Iterator[SmallInstance]:
         """Different instances by picks that are drawn, until ``most_runs`` runs were made."""
         draw = random.Random(0)  # noqa: S311
         seen: set[tuple[int, ...]] = set()
@@ -183,11 +183,11 @@ class Enumeration:
                 seen.add(key)
                 yield instance
 
-    def _run(self, picks: Picks) -> Instance | None:
+    def _run(self, picks: Picks) -> SmallInstance | None:
         self.runs += 1
         try:
             return _Making(self.rule, self.menus, picks, self.text).instance()
-        except (Rejected, NotBuildable, TypingError, Unbound):
+        except (NoInstance, NotBuildable, TypingError, Unbound):
             # The left side or a condition has no meaning for these picks: no match could have bound them.
             return None
 
@@ -224,19 +224,19 @@ def _asked(rule: Rule, name: str) -> frozenset[str]:
 @dataclass(slots=True)
 class _Making:
     rule: Rule
-    menus: Menus
+    menus: SmallMenus
     picks: Picks
     text: _Text
     values: Values = field(default_factory=Values)
     binding: Binding = field(default_factory=Binding)
-    leaves: dict[int, tuple[str, Leaf]] = field(default_factory=dict)
+    leaves: dict[int, tuple[str, LeafFacts]] = field(default_factory=dict)
     literals: dict[int, float] = field(default_factory=dict)
     left: Builder = field(init=False)
 
     def __post_init__(self) -> None:
         self.left = Builder(self.values, self.binding, self.rule.left, _MATCHING_DTYPE)
 
-    def instance(self) -> Instance:
+    def instance(self) -> SmallInstance:
         self._choices()
         self._first()
         for declaration in self.rule.declarations:
@@ -244,12 +244,12 @@ class _Making:
                 self._declared(declaration)
         left = tuple(self._term(t) for t in self.rule.left.outputs)
         if not self.binding.settle() or self.binding.waiting or self.binding.shapes:
-            raise Rejected
+            raise NoInstance
         self._conditions(final=True)
         self.left.dtype = self.values.types[left[0]].dtype
         return self._both(left)
 
-    def _both(self, left: tuple[int, ...]) -> Instance:
+    def _both(self, left: tuple[int, ...]) -> SmallInstance:
         nodes = self.left.nodes
         right: tuple[int, ...] | None = None
         mistyped = ""
@@ -262,7 +262,9 @@ class _Making:
         if right is not None:
             mistyped = self._mistyped(left, right)
         self._element_types(nodes)
-        return Instance(self.rule, self.binding, self.values, nodes, left, right, mistyped, self.leaves, self.literals)
+        return SmallInstance(
+            self.rule, self.binding, self.values, nodes, left, right, mistyped, self.leaves, self.literals
+        )
 
     def _mistyped(self, left: Sequence[int], right: Sequence[int]) -> str:
         for a, b in zip(left, right, strict=True):
@@ -282,7 +284,7 @@ class _Making:
         allowed = {"bool"} | (FLOATS if "real" in kinds else FLOATS | INTEGERS)
         held = (*self.leaves, *self.left.nodes)
         if any(self.values.types[v].dtype not in allowed for v in held):
-            raise Rejected
+            raise NoInstance
 
     # ---- names and declared shapes ---------------------------------------------------------------------------------
 
@@ -319,7 +321,7 @@ class _Making:
                 self._size(name)
             whole = whole * self.binding.value(factor)
         if not isinstance(whole, int) or whole < 0:
-            raise Rejected
+            raise NoInstance
         return (whole,)
 
     def _size(self, name: str) -> None:
@@ -360,10 +362,10 @@ class _Making:
     def _leaf(self, name: str, shape: tuple[int, ...]) -> int:
         asked = self.text.asked[name]
         if "number" in asked and math.prod(shape) != 1:
-            raise Rejected
+            raise NoInstance
         dtype = self.picks.pick(self.text.element_types[name])
         value = self.binding.tensors[name] = self.values.new(TensorType(dtype, shape))
-        self.leaves[value] = (name, Leaf(dtype, asked))
+        self.leaves[value] = (name, LeafFacts(dtype, asked))
         return value
 
     # ---- the left side, bottom up ----------------------------------------------------------------------------------
@@ -495,18 +497,18 @@ class _Making:
             at = term.operator.axis_fields.get(name)
             rank = 0 if at is None else (self.values.types[value] if at < 0 else types[at]).rank
             if not self.binding.unify(from_front(expression, rank), getattr(operator, name)):
-                raise Rejected
+                raise NoInstance
         allowed = operator.dtypes
         if allowed is not None and types and types[0].dtype not in allowed:
-            raise Rejected
+            raise NoInstance
 
     def _conditions(self, *, final: bool) -> None:
         """Rejects what a condition excludes; in between only conditions whose names are all known."""
         for c in self.rule.conditions:
             if isinstance(c, Comparison) and (final or self._decidable(c)) and not self.binding.holds(c):
-                raise Rejected
+                raise NoInstance
             if final and isinstance(c, Membership) and not self._listed(c):
-                raise Rejected
+                raise NoInstance
 
     def _decidable(self, c: Comparison) -> bool:
         return (

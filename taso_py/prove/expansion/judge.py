@@ -13,12 +13,12 @@ from fractions import Fraction
 from itertools import chain
 from typing import Literal
 
-from taso_py.graph.model import Node
-from taso_py.prove.expansion.canonical import Leaf
-from taso_py.prove.expansion.compare import Open, Shown, compare
+from taso_py.graph.table import Node
+from taso_py.prove.expansion.canonical import LeafFacts
+from taso_py.prove.expansion.compare import Shown, Undecided, compare
 from taso_py.prove.expansion.elements import Element, Forest, Meaning, OutOfTable
-from taso_py.prove.expansion.instances import Enumeration, Instance
-from taso_py.prove.expansion.menus import Menus
+from taso_py.prove.expansion.instances import Enumeration, SmallInstance
+from taso_py.prove.expansion.menus import SmallMenus
 from taso_py.prove.expansion.points import ROUNDS, Difference, Number, difference
 from taso_py.rules.rule import Rule
 
@@ -48,7 +48,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
+class FalseInstance:
     """An instance at which the law is false.
 
     ``kind`` is ``values`` (different numbers), ``undefined`` (the right side has no value where the left one
@@ -64,7 +64,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
-class Expansion:
+class Expanded:
     """What the enumeration of one direction of a rule says.
 
     ``instances`` were looked at, ``proved`` of them are equal in every element by form, ``undecided`` agree at all
@@ -73,19 +73,19 @@ class Expansion:
     first.  ``contradictions`` holds the first few.
     """
 
-    menus: Menus
+    menus: SmallMenus
     instances: int
     complete: bool
     proved: int
     filled: int
     undecided: int
     mistyped: int
-    contradictions: tuple[Contradiction, ...] = ()
+    contradictions: tuple[FalseInstance, ...] = ()
     why: str = ""
     beyond: int = 0
     """Instances over larger menus, drawn, that were looked at too: they can only contradict."""
 
-    def beside(self, other: Expansion) -> Expansion:
+    def beside(self, other: Expanded) -> Expanded:
         """This one, with what instances drawn from larger menus contradict."""
         contradictions = sorted((*self.contradictions, *other.contradictions), key=lambda c: c.kind == "types")
         return replace(self, contradictions=tuple(contradictions), beyond=other.instances)
@@ -107,7 +107,7 @@ class Expansion:
         return f"{self.instances} instances ({extent} of the menus): {counts}{first}"
 
 
-def exhaustive(rule: Rule, *, size: int = 2, ranks: int | None = None, budget: Budget | None = None) -> Expansion:
+def exhaustive(rule: Rule, *, size: int = 2, ranks: int | None = None, budget: Budget | None = None) -> Expanded:
     """Looks at all instances of a directed rule with sizes 0..size.
 
     Undeclared tensors have up to ``ranks`` axes; by default the most, from 3 down, whose instances fit into the
@@ -143,11 +143,11 @@ def exhaustive(rule: Rule, *, size: int = 2, ranks: int | None = None, budget: B
     return expansion.beside(beyond.expansion(complete=False))
 
 
-def _ladder(rule: Rule, size: int, ranks: int | None) -> list[Menus]:
+def _ladder(rule: Rule, size: int, ranks: int | None) -> list[SmallMenus]:
     """Menus, each within the next: more axes of undeclared tensors, some of many axes, larger sizes."""
     declared = {d.variable for d in rule.declarations}
     steps = (ranks,) if ranks is not None else _RANKS if rule.left.variables() - declared else _RANKS[-1:]
-    found = [Menus(size=size, ranks=r) for r in steps]
+    found = [SmallMenus(size=size, ranks=r) for r in steps]
     deep = replace(found[-1], deep=_DEEP)
     return [*found, deep, replace(deep, size=size + 1)]
 
@@ -156,16 +156,16 @@ def _ladder(rule: Rule, size: int, ranks: int | None) -> list[Menus]:
 class _Rung:
     """All instances over menus, or as many as the budget allows; ``before`` is the rung below."""
 
-    menus: Menus
-    instances: list[Instance]
+    menus: SmallMenus
+    instances: list[SmallInstance]
     runs: int
     whole: bool
     before: int
 
     @staticmethod
-    def tried(rule: Rule, menus: Menus, most_runs: int, most_elements: int, below: _Rung | None) -> _Rung:
+    def tried(rule: Rule, menus: SmallMenus, most_runs: int, most_elements: int, below: _Rung | None) -> _Rung:
         enumeration = Enumeration(rule, menus)
-        instances: list[Instance] = []
+        instances: list[SmallInstance] = []
         elements = 0
         for instance in enumeration.every(most_runs):
             instances.append(instance)
@@ -175,7 +175,7 @@ class _Rung:
         whole = enumeration.whole and elements <= most_elements
         return _Rung(menus, instances, enumeration.runs, whole, below.runs if below else enumeration.runs)
 
-    def growth(self, menus: Menus) -> float:
+    def growth(self, menus: SmallMenus) -> float:
         """By how much the number of runs will grow, going by how it grew; a few tensors of many axes are few."""
         return _FEW if menus.deep > self.menus.deep else max(self.runs / self.before, 2 * _FEW)
 
@@ -183,7 +183,7 @@ class _Rung:
 @dataclass(slots=True)
 class _Judging:
     rule: Rule
-    menus: Menus
+    menus: SmallMenus
     budget: Budget
     proved: int = 0
     filled: int = 0
@@ -194,10 +194,10 @@ class _Judging:
     searched: int = 0
     work: int = 0
     why: str = ""
-    contradictions: list[Contradiction] = field(default_factory=list)
+    contradictions: list[FalseInstance] = field(default_factory=list)
     known: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
-    def look(self, instances: Iterable[Instance]) -> bool:
+    def look(self, instances: Iterable[SmallInstance]) -> bool:
         """Judges them until the budget is spent or an element differs; whether all of them were judged."""
         for instance in instances:
             if self.elements > self.budget.elements or self.work > self.budget.work:
@@ -208,9 +208,9 @@ class _Judging:
                 return False
         return True
 
-    def expansion(self, *, complete: bool) -> Expansion:
+    def expansion(self, *, complete: bool) -> Expanded:
         """What was seen."""
-        return Expansion(
+        return Expanded(
             self.menus,
             self.instances,
             complete,
@@ -222,11 +222,11 @@ class _Judging:
             self.why,
         )
 
-    def _judge(self, instance: Instance) -> None:
+    def _judge(self, instance: SmallInstance) -> None:
         if instance.mistyped:
             self.mistyped += 1
             if len(self.contradictions) < _MOST_KEPT:
-                self.contradictions.append(Contradiction("types", str(instance), instance.mistyped))
+                self.contradictions.append(FalseInstance("types", str(instance), instance.mistyped))
             return
         try:
             sides = _Sides.of(instance)
@@ -254,7 +254,9 @@ class _Judging:
         self.undecided += 1
         self.why = self.why or why
 
-    def _pair(self, instance: Instance, leaves: Mapping[str, Leaf], place: int, left: Element, right: Element) -> bool:
+    def _pair(
+        self, instance: SmallInstance, leaves: Mapping[str, LeafFacts], place: int, left: Element, right: Element
+    ) -> bool:
         """Whether the elements are shown to be equal; elements of equal structure are looked at once."""
         signature = _signature(left, right, leaves)
         shown = self.known.get(signature)
@@ -262,7 +264,7 @@ class _Judging:
             verdict = compare(left, right, leaves)
             shown = isinstance(verdict, Shown)
             self.work += verdict.work
-            if isinstance(verdict, Open):
+            if isinstance(verdict, Undecided):
                 found = difference(
                     left,
                     right,
@@ -284,14 +286,14 @@ class _Sides:
 
     left: list[Element]
     right: list[Element]
-    leaves: dict[str, Leaf]
+    leaves: dict[str, LeafFacts]
     size: int
 
     @staticmethod
-    def of(instance: Instance) -> _Sides | None:
+    def of(instance: SmallInstance) -> _Sides | None:
         forest = Forest()
         values: dict[int, list[Element]] = {}
-        leaves: dict[str, Leaf] = {}
+        leaves: dict[str, LeafFacts] = {}
         for value, (name, leaf) in instance.leaves.items():
             leaves[name] = leaf
             values[value] = [forest.element("leaf", (), (name, k)) for k in range(_count(instance, value))]
@@ -308,7 +310,7 @@ class _Sides:
 
 
 def _result(
-    instance: Instance, forest: Forest, values: Mapping[int, list[Element]], node: Node, value: int
+    instance: SmallInstance, forest: Forest, values: Mapping[int, list[Element]], node: Node, value: int
 ) -> list[Element]:
     inputs = [i for i in node.inputs if i is not None]
     types = [instance.values.types[i] for i in inputs]
@@ -316,11 +318,11 @@ def _result(
     return Meaning(forest, [values[i] for i in inputs], types).result(node.operator, shape)
 
 
-def _count(instance: Instance, value: int) -> int:
+def _count(instance: SmallInstance, value: int) -> int:
     return math.prod(d for d in instance.values.types[value].dims if isinstance(d, int))
 
 
-def _signature(left: Element, right: Element, leaves: Mapping[str, Leaf]) -> tuple[int, int, tuple[object, ...]]:
+def _signature(left: Element, right: Element, leaves: Mapping[str, LeafFacts]) -> tuple[int, int, tuple[object, ...]]:
     """Two elements up to the names of their leaves: equal signatures are settled alike."""
     numbers: dict[Element, int] = {}
     rows: list[object] = []
@@ -346,12 +348,12 @@ def _signature(left: Element, right: Element, leaves: Mapping[str, Leaf]) -> tup
     return visit(left), visit(right), tuple(rows)
 
 
-def _contradiction(instance: Instance, place: int, found: Difference) -> Contradiction:
+def _contradiction(instance: SmallInstance, place: int, found: Difference) -> FalseInstance:
     values = ", ".join(f"{name}[{at}]={_text(v)}" for (name, at), v in found.point.items())
     where = f"at {values or 'all values'} element {place}"
     if found.right is None:
-        return Contradiction("undefined", str(instance), f"{where} is {_text(found.left)} left, undefined right")
-    return Contradiction("values", str(instance), f"{where} is {_text(found.left)} left, {_text(found.right)} right")
+        return FalseInstance("undefined", str(instance), f"{where} is {_text(found.left)} left, undefined right")
+    return FalseInstance("values", str(instance), f"{where} is {_text(found.left)} left, {_text(found.right)} right")
 
 
 def _text(value: Number) -> str:
@@ -365,7 +367,7 @@ def _text(value: Number) -> str:
 class Enumerated:
     """Every instance over ``menus`` is proved: the law holds there, and nothing is said of other instances."""
 
-    menus: Menus
+    menus: SmallMenus
     instances: int
 
 
@@ -374,7 +376,7 @@ class NotEnumerated:
     """No bounded claim is made, and why; ``expansion`` says what was seen."""
 
     why: str
-    expansion: Expansion
+    expansion: Expanded
 
 
 def bounded(rule: Rule, size: int, *, budget: Budget | None = None) -> Enumerated | NotEnumerated:

@@ -79,7 +79,7 @@ def _ranks(first: tuple[int, ...], most: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Menus:
+class SmallMenus:
     """Sizes 0..size, undeclared tensors of up to ``ranks`` axes, blocks of up to ``blocks``, lists of positions.
 
     With ``deep`` also tensors and blocks of more axes, up to so many, all of size 2: a law about axes may fail there.
@@ -260,7 +260,7 @@ def _axes(rank: int, grows: bool) -> list[tuple[int, ...]]:
 
 
 def operand(
-    menus: Menus,
+    menus: SmallMenus,
     operator: type[Operator],
     place: int,
     known: Sequence[Shape | None],
@@ -300,7 +300,7 @@ def _broadcast(*shapes: Shape) -> bool:
     return True
 
 
-def _regrouping(menus: Menus, to_space: int, to_depth: int) -> list[Shape]:
+def _regrouping(menus: SmallMenus, to_space: int, to_depth: int) -> list[Shape]:
     """Channels that all DepthToSpace can divide, sizes that all SpaceToDepth can."""
     channels = dict.fromkeys([n * to_space**2 for n in menus.sizes()] + list(menus.sizes()))
     sizes = dict.fromkeys([n * to_depth for n in menus.sizes()] + list(menus.sizes()))
@@ -308,7 +308,7 @@ def _regrouping(menus: Menus, to_space: int, to_depth: int) -> list[Shape]:
 
 
 def _windowed(
-    menus: Menus, name: str, place: int, known: Sequence[Shape | None], given: Mapping[str, Any]
+    menus: SmallMenus, name: str, place: int, known: Sequence[Shape | None], given: Mapping[str, Any]
 ) -> Sequence[Shape]:
     """Images of one and of two spatial axes, weights that fit them, biases."""
     group = given.get("group", 1)
@@ -341,7 +341,7 @@ def _bias_sizes(name: str, w: Shape | None, group: Any) -> Sequence[int]:
     return (w[1] * group if name == "ConvTranspose" else w[0],)
 
 
-def _linear(menus: Menus, name: str, place: int, known: Sequence[Shape | None]) -> Sequence[Shape]:
+def _linear(menus: SmallMenus, name: str, place: int, known: Sequence[Shape | None]) -> Sequence[Shape]:
     if name == "BatchNormalization":
         return _normalised(menus, place, known)
     if name == "Gemm":
@@ -349,7 +349,7 @@ def _linear(menus: Menus, name: str, place: int, known: Sequence[Shape | None]) 
     return [s for s in menus.tensor() if s]
 
 
-def _normalised(menus: Menus, place: int, known: Sequence[Shape | None]) -> Sequence[Shape]:
+def _normalised(menus: SmallMenus, place: int, known: Sequence[Shape | None]) -> Sequence[Shape]:
     vectors = [s for s in known[1:] if s is not None]
     first = known[0]
     if place == 0:

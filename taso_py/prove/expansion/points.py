@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from taso_py.graph.types import INTEGERS
-from taso_py.prove.expansion.canonical import TYPES, Leaf
+from taso_py.prove.expansion.canonical import TYPES, LeafFacts
 from taso_py.prove.expansion.elements import Element
 
 Number: TypeAlias = Fraction | float
@@ -37,7 +37,7 @@ class NotDecided(Exception):
 
 
 @dataclass(slots=True)
-class Evaluation:
+class PointValues:
     """The values of elements at one point; an operand that no condition selects is not looked at."""
 
     point: Point
@@ -137,11 +137,11 @@ class Evaluation:
         return self.divided(Fraction(1), float(a) ** float(-exponent)) if exponent < 0 else float(a) ** float(exponent)
 
 
-_Function: TypeAlias = Callable[[Evaluation, Sequence[Number], Sequence[object]], Number]
+_Function: TypeAlias = Callable[[PointValues, Sequence[Number], Sequence[object]], Number]
 
 
 def _real(function: Callable[[float], float], *, at_zero: int | None = None) -> _Function:
-    def value(_: Evaluation, arguments: Sequence[Number], __: Sequence[object]) -> Number:
+    def value(_: PointValues, arguments: Sequence[Number], __: Sequence[object]) -> Number:
         if arguments[0] == 0 and at_zero is not None:
             return Fraction(at_zero)
         return function(float(arguments[0]))
@@ -157,14 +157,14 @@ def _truth(test: Callable[[Number], bool]) -> _Function:
     return lambda e, a, _: Fraction(int(test(e.difference(a[0], a[1]))))
 
 
-def _product(_: Evaluation, arguments: Sequence[Number], __: Sequence[object]) -> Number:
+def _product(_: PointValues, arguments: Sequence[Number], __: Sequence[object]) -> Number:
     total: Number = Fraction(1)
     for a in arguments:
         total = total * a
     return total
 
 
-def _cast(evaluation: Evaluation, arguments: Sequence[Number], attributes: Sequence[object]) -> Number:
+def _cast(evaluation: PointValues, arguments: Sequence[Number], attributes: Sequence[object]) -> Number:
     (value,), dtype = arguments, TYPES[float(attributes[0])]  # type: ignore[arg-type]
     if dtype == "bool":
         return Fraction(int(evaluation.difference(value, Fraction(0)) != 0))
@@ -240,10 +240,12 @@ class Difference:
     right: Number | None
 
 
-def difference(left: Element, right: Element, leaves: Mapping[str, Leaf], rounds: int = ROUNDS) -> Difference | None:
+def difference(
+    left: Element, right: Element, leaves: Mapping[str, LeafFacts], rounds: int = ROUNDS
+) -> Difference | None:
     """The first of the points at which the elements differ."""
     for point in points(left, right, leaves, rounds):
-        evaluation = Evaluation(point)
+        evaluation = PointValues(point)
         try:
             value = evaluation.value(left)
             if isinstance(value, float) and not math.isfinite(value):
@@ -269,7 +271,7 @@ def difference(left: Element, right: Element, leaves: Mapping[str, Leaf], rounds
 # ---- points --------------------------------------------------------------------------------------------------------
 
 
-def points(left: Element, right: Element, leaves: Mapping[str, Leaf], rounds: int) -> Iterator[Point]:
+def points(left: Element, right: Element, leaves: Mapping[str, LeafFacts], rounds: int) -> Iterator[Point]:
     """Points of every kind: small fractions, few values, equal values, zeros, beside the constants, large, tiny."""
     places, numbers = _parts(left, right)
     draw = random.Random(0)  # noqa: S311
@@ -317,7 +319,7 @@ def _parts(*roots: Element) -> tuple[list[Place], list[Fraction]]:
     return list(places), list(numbers)
 
 
-def _held(value: Fraction, leaf: Leaf, draw: random.Random) -> Number:
+def _held(value: Fraction, leaf: LeafFacts, draw: random.Random) -> Number:
     """The nearest value that the element type and the predicates admit."""
     asked = leaf.predicates
     if "false" in asked:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from taso_py.errors import TypingError
-from taso_py.graph.model import Node
+from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.algebra import algebra
 from taso_py.rules.instances import Instance

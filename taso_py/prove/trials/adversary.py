@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from taso_py.graph.model import Values
-from taso_py.prove.replay import Drawn, Gap, Replay, Trial, gap
+from taso_py.graph.table import Values
 from taso_py.prove.trials.admission import FAILED, admitted, cost, small
 from taso_py.prove.trials.dtypes import free_types
+from taso_py.prove.trials.evaluation import Evaluation
 from taso_py.prove.trials.extremes import Extremes
 from taso_py.prove.trials.marks import marks
-from taso_py.prove.trials.meaning import Evaluation
-from taso_py.prove.witness import seed_of
+from taso_py.prove.trials.runs import Drawn, Gap, Replay, Trial, gap
+from taso_py.prove.trials.witness import seed_of
 from taso_py.rules.instances import Instance, Manner, draw
 from taso_py.rules.rule import Rule
 

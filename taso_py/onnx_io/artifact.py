@@ -1,0 +1,162 @@
+"""A finished model before it is a file: readable as a proto, writable with its weights, made on demand."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from taso_py.errors import OutputError
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir
+
+# protobuf cannot serialise 2 GiB; the rest of the graph needs some room too.
+INLINE_LIMIT_BYTES = 2**31 - 2**26
+
+
+class Artifact(Protocol):
+    """A finished model; `write` fills `folder` with `target.name` and its external data."""
+
+    def proto(self) -> onnx.ModelProto:
+        """The model as one proto."""
+        ...
+
+    def write(self, folder: Path, target: Path) -> None:
+        """Write the files that belong at `target` and beside it into `folder`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """MODEL itself, byte for byte."""
+
+    path: Path
+
+    def proto(self) -> onnx.ModelProto:
+        """The model, with its external data loaded."""
+        import onnx
+
+        return onnx.load(self.path)
+
+    def write(self, folder: Path, target: Path) -> None:
+        """Copy the file; its external data too, unless `target` lies where those references already hold."""
+        shutil.copyfile(self.path, folder / target.name)
+        if not _same_folder(self.path, target):
+            _copy_external(external_locations(self.path), self.path.parent, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenProto:
+    """A model that the caller passed as a proto, returned as it came."""
+
+    model: onnx.ModelProto
+
+    def proto(self) -> onnx.ModelProto:
+        """The caller's own object."""
+        return self.model
+
+    def write(self, folder: Path, target: Path) -> None:
+        """Serialise it as it is."""
+        (folder / target.name).write_bytes(self.model.SerializeToString())
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenModel:
+    """A rewritten model whose weights may still be mapped from the original's files.
+
+    Weights go to one ``<name>.data`` if the original kept them outside, or if one file could not hold them.
+    """
+
+    model: onnx_ir.Model
+    source: Path | None = None
+    external: bool = False
+    locations: frozenset[str] = frozenset()
+    """The external data files of the original."""
+
+    def proto(self) -> onnx.ModelProto:
+        """The model as one proto, all weights inside."""
+        import onnx_ir
+        from onnx.external_data_helper import load_external_data_for_model
+
+        proto = onnx_ir.to_proto(self.model)
+        if self.source is not None:
+            load_external_data_for_model(proto, str(self.source.parent))
+        return proto
+
+    def write(self, folder: Path, target: Path) -> None:
+        """Write the proto and, if weights stay outside, ``<target.name>.data``."""
+        import onnx_ir
+
+        from taso_py.onnx_io.save import save
+
+        large = sum(tensor.nbytes for tensor in self._weights()) > INLINE_LIMIT_BYTES
+        data = f"{target.name}.data" if self.external or large else None
+        if data is None:
+            save(self.model, folder / target.name)
+        else:
+            onnx_ir.save(self.model, folder / target.name, format="protobuf", external_data=data)
+        if self.locations and self.source is not None and not _same_folder(self.source, target):
+            # Tensors inside node attributes are not moved into OUT.data: their files must come along.
+            others = external_locations(folder / target.name) - {data}
+            _copy_external((name for name in others if name), self.source.parent, folder)
+
+    def inline_bytes(self) -> int:
+        """Bytes of the weights that lie in no file yet, or in the model's own."""
+        import onnx_ir
+
+        return sum(tensor.nbytes for tensor in self._weights() if not isinstance(tensor, onnx_ir.ExternalTensor))
+
+    def _weights(self) -> Iterator[onnx_ir.TensorProtocol]:
+        values = (value.const_value for graph in self.model.graphs() for value in graph.initializers.values())
+        return (value for value in values if value is not None)
+
+
+def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
+    """The external data files of a model, as they are written in it: relative to the model's folder."""
+    import onnx
+
+    proto = onnx.load(model, load_external_data=False) if isinstance(model, Path) else model
+    return frozenset(
+        entry.value
+        for tensor in _tensors(proto)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    )
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a model: initializers, attributes and sparse parts, in every graph and function."""
+    nodes = [node for function in model.functions for node in function.node]
+    graphs = [model.graph]
+    for info in model.training_info:
+        graphs.extend((info.initialization, info.algorithm))
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+            nodes.extend(graph.node)
+            continue
+        for attribute in nodes.pop().attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            graphs.extend((attribute.g, *attribute.graphs))
+
+
+def _copy_external(locations: Iterable[str], source: Path, folder: Path) -> None:
+    for location in sorted(locations):
+        if Path(location).is_absolute() or ".." in Path(location).parts:
+            raise OutputError(f"external data '{location}' lies outside {source}: write OUT beside MODEL")
+        (folder / location).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / location, folder / location)
+
+
+def _same_folder(one: Path, other: Path) -> bool:
+    return one.resolve().parent == other.absolute().parent.resolve()

@@ -1,0 +1,279 @@
+"""From an onnx-ir graph to the table: which node means which operator, and of what type every value is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from taso_py.errors import ModelError, TypingError
+from taso_py.graph.sizes import Expression, Size
+from taso_py.graph.table import Node, Opaque, Values
+from taso_py.graph.types import INTEGERS, TensorType
+from taso_py.onnx_io.fold import Array, Folder
+from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, dtype_name
+from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
+from taso_py.onnx_io.structure import captured_names, conforms, has_graphs, label_of, name_of
+from taso_py.ops import OPERATORS
+from taso_py.ops.constants import Fill
+from taso_py.ops.operator import OnnxCall, Operator, Reading
+
+# A constant that plays the role of an attribute is small; weights are not read in order to look at them.
+_INTEGER_BYTES, _FLOAT_BYTES = 2**20, 2**12
+_FIRST_OVERRIDABLE_IR = 4
+_EXACT_INTEGERS = 2**53  # what a float holds
+_CONSTANT_SCALARS: Mapping[str, type[np.generic]] = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
+
+
+@dataclass(slots=True)
+class TableReader:
+    """The parts of a table while, and after, the nodes of a graph are read into it."""
+
+    graph: ir.Graph
+    opset: int
+    functions: frozenset[tuple[str, str]]
+    inferred: Callable[[], Mapping[str, onnx.TypeProto]]
+    values: Values = field(default_factory=Values)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+    tensors: dict[int, ir.TensorProtocol] = field(default_factory=dict)
+    operands: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    captured: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    opaque: Counter[str] = field(default_factory=Counter)
+    symbols: Symbols = field(default_factory=Symbols)
+    folder: Folder = field(init=False)
+    vectors: dict[int, Vector] = field(default_factory=dict)
+    used: Counter[str] = field(default_factory=Counter)
+    small: dict[int, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder = Folder(self.values, self.tensors)
+
+    def read_sources(self, inputs: Mapping[str, onnx.TypeProto], *, ir_version: int, freeze: bool) -> None:
+        """Graph inputs and initializers.
+
+        An initializer that is also a graph input may be overridden by the caller and is no constant, unless
+        ``freeze``; before IR version 4 every initializer had to be listed, and ONNX Runtime overrides none.
+        """
+        overridable = set() if freeze or ir_version < _FIRST_OVERRIDABLE_IR else set(inputs)
+        for name, type_ in inputs.items():
+            self.ids[name] = self.values.new(self.symbols.of_input(name, type_), name)
+            if name not in self.graph.initializers or name in overridable:
+                self.values.inputs.add(self.ids[name])
+        for name, value in self.graph.initializers.items():
+            if value.const_value is None:
+                raise ModelError(f"initializer {name!r} holds no data: export the model again")
+            if name not in overridable:
+                self._fix(name, value.const_value)
+
+    def _fix(self, name: str, tensor: ir.TensorProtocol) -> None:
+        type_ = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
+        if name not in self.ids:
+            self.ids[name] = self.values.new(type_, name)
+        fixed = self.ids[name]
+        self.values.types[fixed] = type_
+        self.values.fixed.add(fixed)
+        self.values.constant.add(fixed)
+        self.tensors[fixed] = tensor
+
+    def read_nodes(self, order: list[int]) -> None:
+        """All nodes of the graph, in a topological order of their indices."""
+        nodes = list(self.graph)
+        for node in nodes:
+            self.used.update(i.name for i in node.inputs if i is not None and i.name)
+            self.used.update(captured_names(node))
+        self.used.update(v.name for v in self.graph.outputs if v.name)
+        for index in order:
+            self._read_node(index, nodes[index])
+
+    def _read_node(self, index: int, node: ir.Node) -> None:
+        standard = node.domain == "" and (node.domain, node.op_type) not in self.functions
+        tensor = _constant_tensor(node) if standard and node.op_type == "Constant" else None
+        if tensor is not None:
+            self._fix(name_of(node.outputs[0]), tensor)
+            return
+        inputs = tuple(self._id(v, node) for v in node.inputs)
+        self.captured[index] = tuple(self.ids[n] for n in captured_names(node) if n in self.ids)
+        readable = standard and not has_graphs(node) and conforms(node, self.opset)
+        call = self._call(node, inputs) if readable else None
+        if call is None or not self._read_operator(index, node, call, inputs):
+            self._add_opaque(index, node, inputs)
+        if call is not None and node.outputs and name_of(node.outputs[0]):
+            vector = follow(call)
+            if vector is not None:
+                self._learn(self.ids[name_of(node.outputs[0])], vector)
+
+    def _id(self, value: ir.Value | None, node: ir.Node) -> int | None:
+        if value is None or not value.name:
+            return None
+        if value.name not in self.ids:
+            raise ModelError(
+                f"node {label_of(node)} reads {value.name!r}, which nothing computes: export the model again"
+            )
+        return self.ids[value.name]
+
+    def _call(self, node: ir.Node, inputs: tuple[int | None, ...]) -> OnnxCall:
+        attributes: dict[str, Any] = {}
+        for name, attribute in node.attributes.items():
+            value = attribute.value
+            attributes[name] = value.numpy() if attribute.type == ir.AttributeType.TENSOR else value
+        types = self.values.types
+        return OnnxCall(
+            node.op_type,
+            self.opset,
+            attributes,
+            tuple(None if i is None else types[i] for i in inputs),
+            tuple(None if i is None else self._constant(i) for i in inputs),
+            tuple(None if i is None else self._entries(i) for i in inputs),
+            tuple(self.used[name_of(v)] > 0 for v in node.outputs),
+        )
+
+    def _constant(self, value: int) -> Array | None:
+        return self.folder.value(value, self.nodes) if self._is_small(value) else None
+
+    def _is_small(self, value: int) -> bool:
+        """Whether a value is constant and small, and so is all that it is computed from."""
+        known = self.small.get(value)
+        if known is None:
+            type_ = self.values.types[value]
+            known = value in self.values.constant and type_.dtype in TRANSPARENT and _small(type_)
+            node = self.nodes.get(value) if known else None
+            known = known and (node is None or all(self._is_small(i) for i in node.inputs if i is not None))
+            self.small[value] = known
+        return known
+
+    def _entries(self, value: int) -> tuple[Size, ...] | None:
+        if value in self.vectors:
+            return self.vectors[value][0]
+        type_ = self.values.types[value]
+        if type_.shape is None or len(type_.shape) > 1 or type_.dtype not in INTEGERS | {"bool"}:
+            return None
+        array = self._constant(value)
+        return None if array is None or array.size > MAXIMAL_LENGTH else tuple(int(e) for e in array.reshape(-1))
+
+    def _read_operator(self, index: int, node: ir.Node, call: OnnxCall, inputs: tuple[int | None, ...]) -> bool:
+        present = [t for t in call.inputs if t is not None]
+        if any(t.shape is None or t.dtype not in TRANSPARENT for t in present):
+            return False
+        try:
+            reading = _reading(call)
+            if reading is None:
+                return False
+            operands = tuple(inputs[k] for k in reading.operands)
+            types = [self.values.types[i] for i in operands if i is not None]
+            if not _allowed(reading.operator, types):
+                return False
+            names = self._read_names(node) if reading.operator.several else {0: name_of(node.outputs[0])}
+            ports = {name: reading.operator.at_port(k).normal(*types) for k, name in names.items()}
+            results = {name: op.infer(*types) for name, op in ports.items()}
+        except TypingError:
+            return False
+        if any(r.dtype not in TRANSPARENT for r in results.values()):
+            return False
+        self.operands[index] = reading.operands
+        for name, operator in ports.items():
+            self._add(name, Node(operator, operands, index), results[name])
+        return True
+
+    def _read_names(self, node: ir.Node) -> dict[int, str]:
+        """Port -> name of the outputs that something uses; of all that have a name when nothing does."""
+        names = {k: name_of(v) for k, v in enumerate(node.outputs) if name_of(v)}
+        return {k: name for k, name in names.items() if self.used[name]} or names
+
+    def _add(self, name: str, node: Node, type_: TensorType) -> None:
+        new = self.ids[name] = self.values.new(type_, name)
+        self.nodes[new] = node
+        constant = all(i in self.values.constant for i in node.inputs if i is not None)
+        if constant and all(isinstance(d, int) for d in type_.dims) and not _is_symbolic(node.operator):
+            self.values.constant.add(new)
+
+    def _add_opaque(self, index: int, node: ir.Node, inputs: tuple[int | None, ...]) -> None:
+        self.opaque[node.op_type] += 1
+        self.operands[index] = tuple(range(len(inputs)))
+        trusted = node.domain == "" and not self.captured[index] and not has_graphs(node)
+        for port, value in enumerate(node.outputs):
+            if not name_of(value):
+                continue
+            type_ = self.symbols.of_opaque(name_of(value), self.inferred().get(name_of(value)), trusted=trusted)
+            new = self.ids[name_of(value)] = self.values.new(type_, name_of(value))
+            operator = Opaque(node.op_type, node.domain, index, port)
+            self.nodes[new] = Node(operator, (*inputs, *self.captured[index]), index)
+
+    def outputs(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Ids of the graph outputs."""
+        found = list(names)
+        for name in found:
+            if name not in self.ids:
+                raise ModelError(f"graph output {name!r} is computed by nothing: export the model again")
+        return tuple(self.ids[name] for name in found)
+
+    def unused(self) -> tuple[int, ...]:
+        """One id of each node none of whose outputs is used: as roots these keep such nodes in the table."""
+        found: list[int] = []
+        for node in self.graph:
+            names = [name_of(v) for v in node.outputs if name_of(v) in self.ids]
+            if names and not any(self.used[n] for n in names):
+                found.append(self.ids[names[0]])
+        return tuple(found)
+
+    def _learn(self, value: int, vector: Vector) -> None:
+        self.vectors[value] = vector
+        if not isinstance(self.nodes[value].operator, Operator):
+            entries, rank = vector
+            known = self.values.types[value]
+            self.values.types[value] = TensorType(known.dtype or "int64", (len(entries),) if rank else ())
+
+
+def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
+    for name, attribute in node.attributes.items():
+        if attribute.is_ref():
+            return None
+        if name == "value" and attribute.type == ir.AttributeType.TENSOR:
+            return attribute.as_tensor()
+        if name in _CONSTANT_SCALARS:
+            return ir.tensor(np.array(attribute.value, dtype=_CONSTANT_SCALARS[name]))
+    return None
+
+
+def _reading(call: OnnxCall) -> Reading | None:
+    if call.op_type == "ConstantOfShape":
+        return _fill(call)
+    class_ = OPERATORS.get(call.op_type)
+    return None if class_ is None else class_.read(call)
+
+
+def _fill(call: OnnxCall) -> Reading | None:
+    """ConstantOfShape as the `Fill` of a shape that is known."""
+    value, shape = np.asarray(call.attributes.get("value", np.float32(0))), call.integers(0)
+    if shape is None or value.size != 1 or value.dtype.name not in TRANSPARENT:
+        return None
+    number = value.reshape(-1)[0]
+    if not isinstance(number, np.floating) and abs(int(number)) > _EXACT_INTEGERS:
+        return None
+    return Reading(Fill(float(number), shape, value.dtype.name), ())
+
+
+def _is_symbolic(operator: Operator) -> bool:
+    """Whether an attribute is a size that the model does not fix."""
+    fields_ = [v if isinstance(v, tuple) else (v,) for v in operator.attributes().values()]
+    return any(isinstance(v, Expression) for values in fields_ for v in values)
+
+
+def _allowed(operator: Operator, types: list[TensorType]) -> bool:
+    return operator.dtypes is None or not types or types[0].dtype in operator.dtypes
+
+
+def _small(type_: TensorType) -> bool:
+    limit = _FLOAT_BYTES if type_.dtype.startswith("float") else _INTEGER_BYTES
+    size = type_.elements
+    return isinstance(size, int) and size * 8 <= limit

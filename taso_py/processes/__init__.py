@@ -1,0 +1,1 @@
+"""Other processes that work: a crew on this machine, or actors on a Ray cluster."""

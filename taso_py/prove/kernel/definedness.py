@@ -1,0 +1,145 @@
+"""Where the left side is defined, so must the right side be: element by element, along the paths that are selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from taso_py.graph.sizes import Size, symbols
+from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
+from taso_py.prove.kernel.attempt import Unprovable
+from taso_py.prove.kernel.facts import Functions
+from taso_py.prove.kernel.maxima import natural
+from taso_py.prove.kernel.normal import Term
+from taso_py.prove.kernel.obligations import FORM, Z3, Obligation, implied
+from taso_py.prove.kernel.places import Place, covered, located
+from taso_py.prove.kernel.values import Among, Chosen, Demand, Elements, MaximumRange
+
+
+@dataclass(frozen=True, slots=True)
+class Definedness:
+    """What the elements of a right side need, beside what those of the left side do.
+
+    ``typing`` is what is known of the sizes, ``context`` also of the element.
+    """
+
+    functions: Functions
+    left: Elements
+    right: Elements
+    typing: Context
+    context: Context
+
+    def obligations(self) -> list[Obligation]:
+        """What was shown; `Unprovable` when something is not."""
+        own = {b: e for b, e in self.context.bounds.items() if b.startswith("i:")}
+        sizes = self.typing.and_(self._not_zero(), own)
+        found = [self._met(demand, sizes) for demand in dict.fromkeys(self.right.demands)]
+        return list(dict.fromkeys([*found, *map(self._filled, self.right.windows)]))
+
+    def _met(self, demand: Demand, sizes: Context) -> Obligation:
+        factor = demand.place.factors[0]
+        by = self.functions.defined(demand.which, factor, self.context) or self._by_left(demand, sizes)
+        if not by:
+            raise Unprovable(f"the right side may not be defined: {demand.head} must be {demand.which}")
+        here = replace(factor, power=1)
+        what = f"{here} != 0" if demand.which == "nonzero" else f"{here} is defined"
+        return Obligation("definedness", what, by)
+
+    def _by_left(self, demand: Demand, sizes: Context) -> str:
+        """By what the left side's demands are known to include one."""
+        alike = [d for d in self.left.demands if d.which == demand.which and d.head == demand.head]
+        known = _settled(alike, demand)
+        if any(_same_place(demand.place, k, sizes) for k in known):
+            return FORM
+        return Z3 if _read_by(known, demand.place, sizes) else ""
+
+    def _filled(self, w: MaximumRange) -> Obligation:
+        """A maximum on the right side has an element: one of the left side has the same range, or it is shown."""
+        here = frozenset(w.context.assumptions)
+        others = [v for v in self._whole_windows() if here.issuperset(v.context.assumptions)]
+        extents = {e for v in others for _, e in v.bound}
+        ranges = [FORM if e in extents else implied(w.context, Guard(e - 1, ">=")) for _, e in w.bound]
+        full = not w.guards and all(ranges)
+        if not full and not w.checked:
+            raise Unprovable("a maximum on the right side may be empty")
+        what = f"a maximum over {', '.join(f'{b} < {e}' for b, e in w.bound)} has an element"
+        return Obligation("maximum", what, Z3 if full and Z3 in ranges else FORM)
+
+    def _whole_windows(self) -> list[MaximumRange]:
+        """Maxima of the left side that each have an element: over whole ranges, under no sum."""
+        names = set(self.context.bounds)
+        found: list[MaximumRange] = []
+        for v in sorted(self.left.windows, key=lambda v: len(v.context.bounds)):
+            if not v.guards and v.context.bounds.keys() <= names:
+                found.append(v)
+                names |= {b for b, _ in v.bound}
+        return found
+
+    def _not_zero(self) -> Iterator[Guard]:
+        """Sizes by which every element of the left side is divided: where one is 0, nothing of it is defined."""
+        base = frozenset(self.typing.assumptions)
+        for demand in self.left.demands:
+            always = demand.place.guards <= base and not demand.place.bound and not demand.path
+            which, head = demand.which, demand.head
+            if which == "nonzero" and head.kind == "size" and always and natural(head):
+                yield Guard(head.size - 1, ">=")
+
+
+def _settled(known: Sequence[Demand], wanted: Demand) -> list[Term]:
+    """Places at which the left side's demands are met wherever ``wanted`` is selected.
+
+    A demand on both branches of a Where is one beside it.
+    """
+    paths: dict[Term, set[frozenset[Chosen | Among]]] = {}
+    for d in known:
+        paths.setdefault(d.place, set()).add(d.path - wanted.path)
+    return [place for place, found in paths.items() if _exhausted(found)]
+
+
+def _exhausted(paths: set[frozenset[Chosen | Among]]) -> bool:
+    """Whether some path is always selected, by resolving both branches of one condition."""
+    for _ in range(8):
+        if frozenset() in paths:
+            return True
+        both = {
+            (p | q) - {c, replace(c, holds=not c.holds)}
+            for p in paths
+            for q in paths
+            for c in p
+            if isinstance(c, Chosen) and replace(c, holds=not c.holds) in q
+        }
+        if both <= paths:
+            return False
+        paths = paths | both
+    return False
+
+
+def _same_place(one: Term, other: Term, sizes: Context) -> bool:
+    """Whether wherever the first term's one factor is read, the second one's is, and at the same place."""
+    one, other = _without_single(one), _without_single(other)
+    index = one.factors[0].index
+    names = set[str]().union(*map(symbols, index), *(symbols(g.value) for g in other.guards))
+    ranges = [{b for b in term.bound if b[0] in names} for term in (one, other)]
+    if index != other.factors[0].index or not ranges[0] >= ranges[1]:
+        return False  # bound variables of one name may be different ones
+    extents = [e for _, e in one.bound]
+    held = all(g in one.guards or sizes.implies(g) for g in ordered(other.guards))
+    return held and all(e in extents or sizes.implies(Guard(e - 1, ">=")) for _, e in other.bound)
+
+
+def _read_by(known: Sequence[Term], term: Term, sizes: Context) -> bool:
+    """Whether all that one term reads, for any element of the result, others read for some element of it."""
+    places = [p for k in known for p in _read_at(k)]
+    return all(covered(p, places, sizes) for p in _read_at(term))
+
+
+def _without_single(term: Term) -> Term:
+    """The term without bound variables that can only be 0."""
+    single: dict[str, Size] = {b: 0 for b, e in term.bound if e == 1}
+    bound = tuple((b, e) for b, e in term.bound if e != 1)
+    return replace(replace(term, bound=()).map(single), bound=bound)
+
+
+def _read_at(term: Term) -> list[Place]:
+    """The places of all elements that a term's one factor reads, for some element of the result."""
+    return located(term, len(term.factors[0].index), ())

@@ -1,0 +1,321 @@
+"""The closed list of facts about scalar functions that proofs use, and the constructors that apply them.
+
+Every constructor takes sums and gives the sum of the function's value in normal form.  Each fact notes its use, so
+that a proof names what it rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from taso_py.graph.sizes import Expression, Size
+from taso_py.prove.kernel.arithmetic import Context, Guard
+from taso_py.prove.kernel.attempt import Unprovable
+from taso_py.prove.kernel.maxima import Maxima, constant_of, divided, factor_names, instance, natural
+from taso_py.prove.kernel.normal import (
+    ONE,
+    ZERO,
+    Alternative,
+    Factor,
+    Head,
+    Sum,
+    Term,
+    integer,
+    multiplied,
+    number,
+    powers,
+    scaled,
+)
+from taso_py.prove.kernel.obligations import implied
+from taso_py.prove.kernel.simplify import cases, virtual
+
+FACTS: Mapping[str, str] = {
+    "reciprocal of a product": "1/(a·b) = 1/a · 1/b where a and b are not 0",
+    "exponential of a sum": "exp(a + b) = exp a · exp b; exp(n·a) = (exp a)ⁿ",
+    "logarithm of a product": "ln(a·exp b) = ln a + b, ln(1/a) = -ln a, for a > 0",
+    "exponential of a logarithm": "exp(n·ln a) = aⁿ for a > 0",
+    "odd function": "tanh, erf and sin of -x are -tanh x, -erf x, -sin x",
+    "even function": "cos(-x) = cos x, |-x| = |x|",
+    "sigmoid of a negative": "sigmoid(-x) = 1 - sigmoid x",
+    "modulus of a product": "|a·b| = |a|·|b|, |a|² = a²",
+    "relu is a maximum": "relu x = max(x, 0)",
+    "minimum is a maximum": "min(a, b) = -max(-a, -b)",
+    "maximum of maxima": "max is associative, commutative and idempotent",
+    "shift of a maximum": "max(a + c, b + c) = max(a, b) + c",
+    "scale of a maximum": "max(c·a, c·b) = c·max(a, b) for c >= 0",
+    "rising function": "max(f a, f b) = f(max(a, b)) for f = sigmoid, tanh, exp, softplus",
+    "bounded below": "exp, sigmoid, softplus, √x, |x|, even powers and sizes are not negative, nor sums, products",
+    "positive exponential": "exp x > 0, and so are sums of exponentials over something",
+    "leaky relu is two maxima": "leakyrelu(x, s) = max(x, 0) - s·max(-x, 0)",
+    "choice": "where(c, a, b) = c·a + (1 - c)·b with c² = c",
+    "disjunction": "a or b = a + b - a·b for truth values 0 and 1",
+    "total order": "a >= b is not a < b, for numbers",
+    "root of a square": "(√a)² = a for a >= 0",
+}
+"""Name -> statement; each holds on the domain of its left side."""
+
+_ODD = frozenset({"tanh", "erf", "sin"})
+_TRUTHS = frozenset({"equal", "less"})
+
+
+@dataclass(slots=True)
+class Functions(Maxima):
+    """Builds values of functions; ``nonnegative`` names tensors without negative elements, ``used`` collects facts."""
+
+    def apply(self, name: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
+        """name(arguments...)."""
+        build: Mapping[str, Callable[[], Sum]] = {
+            "add": lambda: tuple(t for a in arguments for t in a),
+            "mul": lambda: multiplied(arguments[0], arguments[1]),
+            "neg": lambda: scaled(arguments[0], -1),
+            "div": lambda: multiplied(arguments[0], self.reciprocal(arguments[1], context)),
+            "reciprocal": lambda: self.reciprocal(arguments[0], context),
+            "max": lambda: self.maximum([Alternative(a) for a in arguments], context),
+            "min": lambda: self._least(arguments, context),
+            "relu": lambda: self._relu(arguments[0], context),
+            "where": lambda: self._where(*arguments),
+            "not": lambda: (*ONE, *scaled(arguments[0], -1)),
+            "and": lambda: multiplied(arguments[0], arguments[1]),
+            "or": lambda: self._either(*arguments),
+            "greater": lambda: self.apply("less", arguments[::-1], attributes, context),
+            "lessorequal": lambda: self._not_less(arguments[::-1], context),
+            "greaterorequal": lambda: self._not_less(arguments, context),
+        }
+        if name in build:
+            return build[name]()
+        if name == "leakyrelu" or name == "prelu":
+            return self._leaky(arguments, attributes, context)
+        found: list[Term] = []
+        for guards, sums, inner in cases(arguments, context):
+            value = self._function(name, sums, attributes, inner)
+            found += [t.guarded(guards) for t in value]
+        return tuple(found)
+
+    def _either(self, a: Sum, b: Sum) -> Sum:
+        self.used.add("disjunction")
+        return (*a, *b, *scaled(multiplied(a, b), -1))
+
+    def _not_less(self, arguments: Sequence[Sum], context: Context) -> Sum:
+        self.used.add("total order")
+        return (*ONE, *scaled(self.apply("less", arguments, (), context), -1))
+
+    def _function(self, name: str, sums: tuple[Sum, ...], attributes: Sequence[float | Size], context: Context) -> Sum:
+        match name:
+            case "exp":
+                return self._exponential(sums[0], context)
+            case "log":
+                return self._logarithm(sums[0], context)
+            case "abs":
+                return self._modulus(sums[0], context)
+            case "sigmoid" if _negative(sums[0]):
+                self.used.add("sigmoid of a negative")
+                return (*ONE, *scaled(self.plain(name, (scaled(sums[0], -1),), attributes, context), -1))
+            case _ if name in _ODD and _negative(sums[0]):
+                self.used.add("odd function")
+                return scaled(self.plain(name, (scaled(sums[0], -1),), attributes, context), -1)
+            case _ if name in _ODD and not sums[0]:
+                return ZERO
+            case "sqrt" if (root := _root(sums[0])) is not None:
+                return number(root)
+            case "cos" if _negative(sums[0]):
+                self.used.add("even function")
+                return self.plain(name, (scaled(sums[0], -1),), attributes, context)
+            case _:
+                return self.plain(name, sums, attributes, context)
+
+    def plain(self, name: str, sums: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
+        """The function as a virtual tensor."""
+        head, index = virtual(sums, (), context, name, attributes)
+        if name in _TRUTHS:
+            head = replace(head, kind="truth")
+        return (Term(Fraction(1), (Factor(head, index),)),)
+
+    # ---- products ------------------------------------------------------------------------------------------------
+
+    def reciprocal(self, value: Sum, context: Context) -> Sum:
+        """1 / value."""
+        found: list[Term] = []
+        for guards, (terms,), inner in cases((value,), context):
+            if not terms:
+                raise Unprovable("a division by zero")
+            common, rest = extracted(terms)
+            inverse = Term(1 / common.coefficient, tuple(replace(f, power=-f.power) for f in common.factors))
+            if inverse.factors:
+                self.used.add("reciprocal of a product")
+            product: Sum = (inverse,)
+            if rest != ONE:
+                product = multiplied(product, self._powered("sum", rest, -1, inner))
+            found += [t.guarded(guards) for t in product]
+        return tuple(found)
+
+    def _powered(self, name: str, value: Sum, power: int, context: Context) -> Sum:
+        (term,) = self.plain(name, (value,), (), context)
+        return (replace(term, factors=tuple(replace(f, power=f.power * power) for f in term.factors)),)
+
+    def _exponential(self, value: Sum, context: Context) -> Sum:
+        product = ONE
+        if len(value) > 1 or any(t.coefficient != 1 for t in value):
+            self.used.add("exponential of a sum")
+        for term in value:
+            undone = self._undone(term, context)
+            if undone is not None:
+                product = multiplied(product, undone)
+                continue
+            whole = term.coefficient.denominator == 1
+            unit: Sum = (replace(term, coefficient=Fraction(1)),) if whole else (term,)
+            power = int(term.coefficient) if whole else 1
+            product = multiplied(product, self._powered("exp", unit, power, context))
+        return product
+
+    def _undone(self, term: Term, context: Context) -> Sum | None:
+        """exp(n·ln a) = aⁿ for a positive a."""
+        if len(term.factors) != 1 or term.bound or term.guards or term.coefficient.denominator != 1:
+            return None
+        (f,) = term.factors
+        if not f.head.computes("log") or f.power != 1 or not self._positive(instance(f)[0], context):
+            return None
+        self.used.add("exponential of a logarithm")
+        return self._powered("sum", instance(f)[0], int(term.coefficient), context)
+
+    def _logarithm(self, value: Sum, context: Context) -> Sum:
+        if not value:
+            raise Unprovable("a logarithm of zero")
+        common, rest = extracted(value)
+        total: list[Term] = []
+        kept: list[Factor] = []
+        for f in common.factors:
+            if f.head.computes("exp"):
+                total += scaled(instance(f)[0], f.power)
+            elif f.head.computes("sum") and self._positive(instance(f)[0], context):
+                total += scaled(self.plain("log", instance(f), (), context), f.power)
+            else:
+                kept.append(f)
+        if total:
+            self.used.add("logarithm of a product")
+        inside = multiplied((replace(common, factors=tuple(kept)),), rest)
+        if inside != ONE:
+            if total and not self._positive(inside, context):
+                return self.plain("log", (value,), (), context)
+            total += self.plain("log", (inside,), (), context)
+        return tuple(total)
+
+    def _positive(self, value: Sum, context: Context) -> bool:
+        """Whether a sum is surely positive: positive terms of exponentials over ranges that are not empty."""
+        return bool(value) and all(
+            t.coefficient > 0
+            and not t.guards
+            and all(f.head.computes("exp") or self._positive_size(f, context) for f in t.factors)
+            and any(f.head.computes("exp") for f in t.factors)
+            and all(context.implies(Guard(e - 1, ">=")) for _, e in t.bound)
+            for t in value
+        )
+
+    def _positive_size(self, f: Factor, context: Context) -> bool:
+        return f.head.kind == "size" and natural(f.head) and context.implies(Guard(f.head.size - 1, ">="))
+
+    def _modulus(self, value: Sum, context: Context) -> Sum:
+        if not value:
+            return ZERO
+        if _negative(value):
+            self.used.add("even function")
+            value = scaled(value, -1)
+        common, rest = extracted(value)
+        self.used.add("modulus of a product")
+        product: Sum = (Term(abs(common.coefficient)),)
+        for f in common.factors:
+            if self.never_negative(f):
+                product = multiplied(product, (Term(Fraction(1), (f,)),))
+                continue
+            sign = 1 if f.power > 0 else -1
+            (term,) = self.plain("abs", ((Term(Fraction(1), (replace(f, power=1),)),),), (), context)
+            inner = tuple(replace(g, power=g.power * abs(f.power) * sign) for g in term.factors)
+            product = multiplied(product, (Term(Fraction(1), powers(inner)),))
+        return product if rest == ONE else multiplied(product, self.plain("abs", (rest,), (), context))
+
+    def defined(self, which: str, f: Factor, context: Context) -> str:
+        """By what a divisor is surely not 0, a radicand not negative, an argument of log positive; else empty."""
+        if which == "nonzero":
+            if f.head.kind == "size":
+                return implied(context, Guard(f.head.size, "!=")) if natural(f.head) else ""
+            if f.head.kind == "tensor":
+                return f"positive({f.head.name})" if f.head.name in self.positive else ""
+            positive = f.head.computes("exp") or (f.head.computes("sum") and self._positive(instance(f)[0], context))
+            return self._by("positive exponential") if positive else ""
+        arguments = instance(f)
+        if which == "sqrt":
+            natural_ = all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in arguments[0])
+            return self._by("bounded below") if natural_ else ""
+        positive = which == "log" and self._positive(arguments[0], context)
+        return self._by("positive exponential") if positive else ""
+
+    def _by(self, fact: str) -> str:
+        self.used.add(fact)
+        return fact
+
+    def _relu(self, value: Sum, context: Context) -> Sum:
+        self.used.add("relu is a maximum")
+        return self.maximum([Alternative(value), Alternative(ZERO)], context)
+
+    def _leaky(self, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
+        """max(x, 0) + slope · min(x, 0)."""
+        self.used.add("leaky relu is two maxima")
+        value = arguments[0]
+        slope = arguments[1] if len(arguments) > 1 else real(attributes[0])
+        negative = scaled(self._relu(scaled(value, -1), context), -1)
+        return (*self._relu(value, context), *multiplied(slope, negative))
+
+    def _least(self, arguments: Sequence[Sum], context: Context) -> Sum:
+        self.used.add("minimum is a maximum")
+        return scaled(self.maximum([Alternative(scaled(a, -1)) for a in arguments], context), -1)
+
+    def _where(self, condition: Sum, then: Sum, otherwise: Sum) -> Sum:
+        self.used.add("choice")
+        opposite = (*ONE, *scaled(condition, -1))
+        return (*multiplied(condition, then), *multiplied(opposite, otherwise))
+
+
+def _root(value: Sum) -> Fraction | None:
+    """The root of a constant that is a square of a fraction."""
+    square = constant_of(value)
+    if square is None or square < 0:
+        return None
+    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
+    return root if root * root == square else None
+
+
+def real(value: float | Size) -> Sum:
+    """A real attribute: a number, or a polynomial in real parameters."""
+    return integer(value, ()) if isinstance(value, Expression) else number(Fraction(value))
+
+
+def _negative(value: Sum) -> bool:
+    """Whether the canonical representative of ±value is -value."""
+    return bool(value) and min(value, key=_unsigned).coefficient < 0
+
+
+def _unsigned(t: Term) -> str:
+    return str(replace(t, coefficient=abs(t.coefficient)))
+
+
+def extracted(terms: Sum) -> tuple[Term, Sum]:
+    """(common, rest) with terms = common · rest; common has the factors that depend on no bound variable."""
+    first = min(terms, key=_unsigned)
+    if len(terms) == 1 and not first.bound and not first.guards:
+        return first, ONE
+    shared: dict[tuple[Head, tuple[Size, ...]], int] = {}
+    for k, t in enumerate(terms):
+        own = {b for b, _ in t.bound}
+        powers_of = {(f.head, f.index): f.power for f in t.factors if not factor_names(f) & own}
+        shared = {key: _least_power(p, powers_of.get(key, 0)) for key, p in shared.items()} if k else powers_of
+    kept = tuple(Factor(h, i, p) for (h, i), p in shared.items() if p)
+    common = Term(first.coefficient, powers(kept))
+    return common, tuple(divided(t, kept, first.coefficient) for t in terms)
+
+
+def _least_power(a: int, b: int) -> int:
+    if a > 0 and b > 0:
+        return min(a, b)
+    return max(a, b) if a < 0 and b < 0 else 0

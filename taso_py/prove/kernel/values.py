@@ -1,0 +1,325 @@
+"""The elements of a graph of operators as normal forms, read off the operators' own meanings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from taso_py.graph.sizes import Expression, Size, floor_divide, symbols
+from taso_py.graph.table import Node
+from taso_py.graph.types import TensorType
+from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
+from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, between, guard, replaced
+from taso_py.prove.kernel.attempt import Unprovable
+from taso_py.prove.kernel.facts import Functions, real
+from taso_py.prove.kernel.maxima import LOWEST, unbounded
+from taso_py.prove.kernel.normal import (
+    ZERO,
+    Alternative,
+    Factor,
+    Head,
+    Sum,
+    Term,
+    integer,
+    number,
+    scaled,
+    tidied,
+)
+from taso_py.prove.kernel.simplify import UNROLLED, simplified
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor variable: its name, the factors of its product axes, and what is known of its values."""
+
+    name: str
+    digits: Mapping[int, tuple[Size, ...]] = field(default_factory=dict)
+    value: Fraction | None = None
+    """The number that all its elements are, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaximumRange:
+    """The range of a maximum: bound variables and the guards under which they take part."""
+
+    bound: tuple[tuple[str, Size], ...]
+    guards: frozenset[Guard]
+    context: Context
+    checked: bool
+    """Whether the operator is typed only where every window holds an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The branch of a Where that is taken where its condition is ``holds``."""
+
+    condition: Sum
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """An operand of a value of the graph that may be a finite number although the operand is none: 1/∞, max(-∞, 0)."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What must be nonzero, positive or not negative for the element to be defined, where it is selected.
+
+    ``place`` is a term of one factor, with the guards of its context, and all indices but the element's own bound.
+    """
+
+    which: str
+    place: Term
+    path: frozenset[Chosen | Among] = frozenset()
+
+    @property
+    def head(self) -> Head:
+        """What the demand is about."""
+        return self.place.factors[0].head
+
+
+_PROPAGATING = frozenset({"add", "mul", "neg", "abs", "sqrt", "log", "leakyrelu", "prelu", "sin", "cos", "where"})
+"""Functions that are no finite number where an operand is none; all others may hide an infinity, ..."""
+_ARITHMETIC = _PROPAGATING | {
+    "div", "reciprocal", "exp", "pow", "sigmoid", "tanh", "erf", "softplus", "elu", "selu", "softsign",
+}  # fmt: skip
+"""... and all but these what is no number at all, as the root of a negative number is."""
+_SELECTING = frozenset({"max", "min", "relu", "where"})
+"""Functions that copy an operand."""
+
+
+@dataclass(slots=True)
+class Elements:
+    """Evaluates elements of values at symbolic indices; ``windows`` collects the ranges of maxima."""
+
+    nodes: Mapping[int, Node]
+    types: Mapping[int, TensorType]
+    leaves: Mapping[int, Leaf]
+    functions: Functions
+    windows: list[MaximumRange] = field(default_factory=list)
+    _checked: bool = False
+    demands: list[Demand] = field(default_factory=list)
+    _value: int = -1
+    """What is being evaluated."""
+
+    def element(self, value: int, index: Sequence[Size], context: Context) -> Sum:
+        """The element of a value at an index that is in range."""
+        index = tuple(tidied(i, context) for i in index)
+        leaf = self.leaves.get(value)
+        if leaf is not None:
+            return self._leaf(leaf, self.types[value], index, context)
+        node = self.nodes[value]
+        inputs = [i for i in node.inputs if i is not None]
+        views = [Operand(k, self.types[i]) for k, i in enumerate(inputs)]
+        meaning = node.operator.element(views, index)
+        before = self._checked, self._value
+        self._checked, self._value = node.operator.onnx in ("MaxPool", "GlobalMaxPool"), value
+        result = simplified(self._scalar(meaning, inputs, context), context)
+        self._checked, self._value = before
+        return result
+
+    def _leaf(self, leaf: Leaf, type_: TensorType, index: tuple[Size, ...], context: Context) -> Sum:
+        if leaf.value is not None:
+            return number(leaf.value)
+        places: list[Size] = []
+        for axis, i in enumerate(index):
+            digits = leaf.digits.get(axis)
+            if type_.dims[axis] == 1:
+                places.append(0)
+            elif digits is None:
+                places.append(i)
+            else:
+                places += _digits(i, digits, context)
+        kind = "truth" if type_.dtype == "bool" else "tensor"
+        return (Term(Fraction(1), (Factor(Head(kind, leaf.name), tuple(places)),)),)  # type: ignore[arg-type]
+
+    def _scalar(self, expression: Scalar, inputs: Sequence[int], context: Context) -> Sum:
+        match expression:
+            case Number(value):
+                return _constant(value)
+            case Integer(value):
+                return integer(tidied(value, context), context.bounds)
+            case Read():
+                guards, terms = self._read(expression, inputs, context)
+                return tuple(t.guarded(guards) for t in terms)
+            case Apply(function, arguments, attributes):
+                return self._apply(function, arguments, attributes, inputs, context)
+            case Choose(conditions, then, otherwise):
+                return self._choose(conditions, then, otherwise, inputs, context)
+            case Reduce("sum", variable, extent, body):
+                return self._sum(variable, extent, body, inputs, context)
+            case Reduce():
+                return self._maximum(expression, inputs, context)
+
+    def _sum(self, variable: str, extent: Size, body: Scalar, inputs: Sequence[int], context: Context) -> Sum:
+        try:
+            terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
+        except TooManyTerms:
+            if not isinstance(extent, int) or extent > UNROLLED:
+                raise
+            pieces = [_at(body, {variable: k}) for k in range(extent)]
+            return simplified(tuple(t for p in pieces for t in self._scalar(p, inputs, context)), context)
+        if unbounded(terms):
+            raise Unprovable("an infinite constant is computed with")
+        bound = ((variable, extent),)
+        return simplified(tuple(replace(t, bound=bound + t.bound) for t in terms), context)
+
+    def _read(self, read: Read, inputs: Sequence[int], context: Context) -> tuple[tuple[Guard, ...], Sum]:
+        """The guards that are not evident, and the element under them."""
+        value = inputs[read.operand]
+        index = tuple(tidied(i, context) for i in read.index)
+        wanted = [g for i, d in zip(index, self.types[value].dims, strict=True) for g in between(i, d)]
+        guards = tuple(context.reduced(g) for g in wanted if g.decided is not True and not context.evident(g))
+        if any(g.decided is False for g in guards):
+            return (), ZERO
+        return guards, self.element(value, index, context.and_(guards))
+
+    def _apply(
+        self, function: str, arguments: Sequence[Scalar], attributes: Sequence[float | Size], inputs: Sequence[int],
+        context: Context,
+    ) -> Sum:  # fmt: skip
+        sums = self._arguments(function, arguments, inputs, context)
+        if function not in _SELECTING and any(map(unbounded, sums)):
+            raise Unprovable("an infinite constant is computed with")
+        if function == "max" or function == "min":
+            kept = [s for s in sums if s != _infinite(function)]
+            if len(kept) < len(sums):
+                return kept[0] if len(kept) == 1 else self.functions.apply(function, kept, attributes, context)
+        result = self.functions.apply(function, sums, attributes, context)
+        if function in ("div", "reciprocal"):
+            for t in self.functions.reciprocal(sums[-1], context):
+                # What the divisor itself divides by is never 0 there: 1/(1/y) demands nothing but what 1/y does.
+                self._must_be("nonzero", t, [f for f in t.factors if f.power < 0], context)
+        elif function in ("sqrt", "log", "pow"):
+            for t in result:
+                self._must_be(function, t, [f for f in t.factors if f.head.computes(function)], context)
+        return simplified(result, context)
+
+    def _arguments(
+        self, function: str, arguments: Sequence[Scalar], inputs: Sequence[int], context: Context
+    ) -> list[Sum]:
+        """The operands; what the second and third of a Where demand, they demand only where they are chosen."""
+        sums: list[Sum] = []
+        for k, argument in enumerate(arguments):
+            known = len(self.demands)
+            sums.append(simplified(self._scalar(argument, inputs, context), context))
+            if function == "where":
+                self._only_where(known, Chosen(sums[0], k == 1) if k else Among(self._value))
+            elif function == "prelu" and k:
+                self._only_where(known, Among(self._value))  # where x >= 0 its slope is not looked at
+            elif function not in _PROPAGATING and not (function == "div" and k == 0):
+                self._only_where(known, Among(self._value), keeping="sqrt" if function in _ARITHMETIC else "")
+        return sums
+
+    def _only_where(self, known: int, selected: Chosen | Among, keeping: str = "") -> None:
+        """Demands from number ``known`` on, but those of the kind ``keeping``, hold where they are selected only."""
+        for k in range(known, len(self.demands)):
+            demand = self.demands[k]
+            if demand.which == keeping:
+                continue
+            self.demands[k] = replace(demand, path=demand.path | {selected})
+
+    def certain(self) -> frozenset[tuple[str, Head, tuple[Size, ...]]]:
+        """What is demanded at the element whatever is selected: kind, head and place of each demand under no sum."""
+        bare = (d for d in self.demands if not d.path and not d.place.bound)
+        plain = (d for d in bare if not any(map(_of_element, d.place.guards)))
+        return frozenset((d.which, d.head, d.place.factors[0].index) for d in plain)
+
+    def _must_be(self, which: str, term: Term, factors: Iterable[Factor], context: Context) -> None:
+        inner = tuple((b, e) for b, e in context.bounds.items() if not b.startswith("i:"))
+        guards = term.guards.union(context.assumptions)
+        for f in factors:
+            place = Term(Fraction(1), (f,), (*inner, *term.bound), guards)
+            self.demands.append(Demand(which, place))
+
+    def _choose(
+        self, conditions: Sequence[Compare], then: Scalar, otherwise: Scalar, inputs: Sequence[int], context: Context
+    ) -> Sum:
+        guards = [context.reduced(Guard(tidied(g.value, context), g.kind)) for g in map(guard, conditions)]
+        open_ = [g for g in guards if g.decided is not True and not context.evident(g)]
+        found: list[Term] = []
+        if not any(g.decided is False for g in open_):
+            value = self._scalar(then, inputs, context.and_(open_))
+            found += [t.guarded(open_) for t in value]
+        if otherwise in (Number(0.0), Integer(0)):
+            return tuple(found)
+        for k, g in enumerate(open_):
+            held = (*open_[:k], context.reduced(g.negated))
+            if not any(h.decided is False for h in held):
+                found += [t.guarded(held) for t in self._scalar(otherwise, inputs, context.and_(held))]
+        return tuple(found)
+
+    def _maximum(self, reduce: Reduce, inputs: Sequence[int], context: Context) -> Sum:
+        bound: list[tuple[str, Size]] = []
+        body: Scalar = reduce
+        inner = context
+        while isinstance(body, Reduce) and body.kind == "max":
+            bound.append((body.variable, body.extent))
+            inner = inner.and_((), {body.variable: body.extent})
+            body = body.body
+        guards: tuple[Guard, ...] = ()
+        known = len(self.demands)
+        if isinstance(body, Read):
+            guards, value = self._read(body, inputs, inner)
+        else:
+            value = self._scalar(body, inputs, inner)
+        self._only_where(known, Among(self._value))
+        if any(e == 0 for _, e in bound):
+            raise Unprovable("a maximum of nothing")
+        self.windows.append(MaximumRange(tuple(bound), frozenset(guards), context, self._checked))
+        terms = simplified(value, inner.and_(guards))
+        family = Alternative(terms, tuple(bound), frozenset(guards))
+        return simplified(self.functions.maximum([family], context), context)
+
+
+def _of_element(g: Guard) -> bool:
+    """Whether a guard says where in the result an element lies."""
+    return any(name.startswith("i:") for name in symbols(g.value))
+
+
+def _at(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
+    """The expression with a variable of its own replaced."""
+    match expression:
+        case Number():
+            return expression
+        case Integer(value):
+            return Integer(replaced(value, values))
+        case Read(operand, index):
+            return Read(operand, tuple(replaced(i, values) for i in index))
+        case Apply(function, arguments, attributes):
+            return Apply(function, tuple(_at(a, values) for a in arguments), attributes)
+        case Choose(conditions, then, otherwise):
+            tests = tuple(Compare(replaced(c.left, values), c.relation, replaced(c.right, values)) for c in conditions)
+            return Choose(tests, _at(then, values), _at(otherwise, values))
+        case Reduce(kind, variable, extent, body):
+            return Reduce(kind, variable, replaced(extent, values), _at(body, values))
+
+
+def _digits(index: Size, factors: Sequence[Size], context: Context) -> list[Size]:
+    """The digits of a position on a product axis, row-major."""
+    found: list[Size] = []
+    for extent in reversed(factors[1:]):
+        high = tidied(floor_divide(index, extent), context)
+        found.append(tidied(index - high * extent, context))
+        index = high
+    return [index, *reversed(found)]
+
+
+def _infinite(function: str) -> Sum:
+    """What takes no part in a maximum or minimum."""
+    return LOWEST if function == "max" else scaled(LOWEST, -1)
+
+
+def _constant(value: object) -> Sum:
+    """A number; a symbolic attribute is a polynomial in real parameters."""
+    assert isinstance(value, int | float | Expression)
+    if isinstance(value, float) and math.isnan(value):
+        raise Unprovable("a constant that is no number")
+    if isinstance(value, float) and math.isinf(value):
+        return _infinite("max" if value < 0 else "min")
+    return real(value)

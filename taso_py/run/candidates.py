@@ -1,0 +1,207 @@
+"""From states of the search to checked models, and from a wrong model to the rewrite that made it wrong."""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taso_py.backend.protocol import ModelRef
+from taso_py.check.check import Checker
+from taso_py.check.report import CheckReport
+from taso_py.errors import MismatchError, OutputError, SuperoptError
+from taso_py.graph.table import Table
+from taso_py.onnx_io.artifact import RewrittenModel
+from taso_py.onnx_io.contract import check_contract
+from taso_py.onnx_io.export import artifact, export, serialize
+from taso_py.onnx_io.load import Loaded
+from taso_py.result import Rejection, RuleReport
+from taso_py.rules.rule import RuleSet
+from taso_py.search.strategy import Found, State, TraceStep
+
+_INLINE_BYTES = 2**26
+"""Candidates with more weights than this are handed to ONNX Runtime as files: six of them may wait for the race."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rewritten model that passed its check; its computed weights are not held, only how to open it."""
+
+    state: State
+    reference: ModelRef
+    report: CheckReport
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Exports and checks candidates of one model; ``rejected`` collects the rewrites that turned out wrong."""
+
+    loaded: Loaded
+    checker: Checker
+    rules: RuleSet
+    folder: Path
+    provenance: Mapping[str, str]
+    allow_contrib: bool
+    strict: bool
+    rejected: list[Rejection] = field(default_factory=list)
+    barred: set[str] = field(default_factory=set)
+
+    def candidate(self, state: State, deadline: float) -> Candidate | None:
+        """The checked model of a state; None when it is wrong, and then the guilty rule is barred.
+
+        ``strict``: `MismatchError` instead.
+        """
+        if any(step.rule in self.barred for step in state.trace):
+            return None
+        reference = self.reference(self.build(state.model))
+        report = self.checker.check(reference, deadline=deadline)
+        if report.passed:
+            return Candidate(state, reference, report)
+        _discard(reference)
+        self._reject(state, report, deadline)
+        return None
+
+    def build(self, model: Table) -> RewrittenModel:
+        """The exported model of a table, the same every time; the border's contract is verified."""
+        exported = export(self.loaded, model, provenance=self.provenance)
+        broken = check_contract(self.loaded.proto, exported, allow_contrib=self.allow_contrib)
+        if broken:
+            raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
+        return artifact(self.loaded, exported)
+
+    def rebuilt(self, candidate: Candidate) -> RewrittenModel:
+        """A candidate's model once more: the very one that was checked and raced, which is made sure of."""
+        made = self.build(candidate.state.model)
+        again = self.reference(made)
+        if not _same(candidate.reference.model, again.model):
+            raise SuperoptError("the winner cannot be made again as it was checked; please report this")
+        _discard(again)
+        return made
+
+    def reference(self, made: RewrittenModel) -> ModelRef:
+        """How ONNX Runtime opens an exported model."""
+        if made.inline_bytes() < _INLINE_BYTES:
+            base = self.loaded.path.parent if self.loaded.path is not None else None
+            return ModelRef("candidate", serialize(made.model), base)
+        try:
+            place = Path(tempfile.mkdtemp(dir=self.folder))
+            made.write(place, place / "candidate.onnx")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise OutputError(f"cannot write to {self.folder}: {reason}; name another folder in TMPDIR") from error
+        return ModelRef("candidate", place / "candidate.onnx")
+
+    def _reject(self, state: State, report: CheckReport, deadline: float) -> None:
+        step = self._guilty(state.trace, deadline)
+        reason = report.reason or "values differ"
+        if self.strict:
+            raise MismatchError(f"rule {step.rule} changed the model's values: {reason}")
+        self.barred.add(step.rule)
+        self.rejected.append(
+            Rejection(
+                step.rule,
+                next((r.id for r in self.rules if r.name == step.rule), ""),
+                ", ".join(self._name(o) for site in step.sites[:4] for o in site.outputs),
+                reason,
+                self._reproduction(state, step, report),
+            )
+        )
+
+    def _guilty(self, trace: Sequence[TraceStep], deadline: float) -> TraceStep:
+        """The first step whose table no longer agrees with the original, by bisection."""
+        low, high = 0, len(trace) - 1
+        while low < high:
+            middle = (low + high) // 2
+            reference = self.reference(self.build(trace[middle].model))
+            report = self.checker.check(reference, deadline=deadline, deployed=False, first_failure=True)
+            _discard(reference)
+            low, high = (middle + 1, high) if report.passed else (low, middle)
+        return trace[low]
+
+    def _name(self, value: int) -> str:
+        return self.loaded.values.names.get(value, f"value {value}")
+
+    def _reproduction(self, state: State, step: TraceStep, report: CheckReport) -> Path | None:
+        """The model after the guilty step, inputs that show it, and what was done; in a folder that stays."""
+        try:
+            place = Path(tempfile.mkdtemp(prefix="superopt-rejected-"))
+            self.build(step.model).write(place, place / "rewritten.onnx")
+            feeds = report.failing_feeds or {}
+            arrays: dict[str, Any] = {k: v for k, v in feeds.items() if isinstance(v, np.ndarray)}
+            np.savez(place / "inputs.npz", allow_pickle=True, **arrays)
+            done = [{"rule": s.rule, "sites": [list(x.outputs) for x in s.sites]} for s in state.trace]
+            facts = {"rule": step.rule, "reason": report.reason, "case": report.failing_case, "trace": done}
+            (place / "what.json").write_text(json.dumps(facts, indent=2))
+        except OSError:
+            return None
+        return place
+
+
+def _same(one: Path | bytes, other: Path | bytes) -> bool:
+    if isinstance(one, Path) and isinstance(other, Path):
+        pairs = [(path, other.parent / path.name) for path in one.parent.iterdir()]
+        return all(filecmp.cmp(a, b, shallow=False) for a, b in pairs)
+    return one == other
+
+
+def _discard(reference: ModelRef) -> None:
+    if isinstance(reference.model, Path):
+        shutil.rmtree(reference.model.parent, ignore_errors=True)
+
+
+def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:
+    """The best states to race: the simplest good one, the cheapest, and for each rule in it the cheapest without.
+
+    The measured regions decide which states are good; leaving out one rule at a time asks the race which
+    rewrites do not pay in the whole model.
+    """
+    good = [s for s in found.states if s.trace and s.cost <= start_cost]
+    chosen = [found.simplest] if found.simplest is not None else []
+    chosen += good[:1]
+    for rule in dict.fromkeys(step.rule for step in reversed(good[0].trace)) if good else ():
+        other = next((s for s in good if all(step.rule != rule for step in s.trace)), None)
+        if other is not None:
+            chosen.append(other)
+    distinct: list[State] = []
+    for state in [*chosen, *good[1:limit]]:
+        if all(state.model.nodes != known.model.nodes for known in distinct):
+            distinct.append(state)
+    return distinct[:limit]
+
+
+def rule_reports(state: State, rules: RuleSet, start: float) -> tuple[RuleReport, ...]:
+    """Rules of a trace with their sites and their share of the original's cost, in the order of first use.
+
+    Rules that only tidied up after moves follow; they are part of the moves' gains and have none of their own.
+    """
+    sites: dict[str, int] = {}
+    gains: dict[str, float] = {}
+    tidied: dict[str, int] = {}
+    for step in state.trace:
+        sites[step.rule] = sites.get(step.rule, 0) + len(step.sites)
+        gains[step.rule] = gains.get(step.rule, 0.0) + (step.before - step.after) / start
+        for site in step.tidied:
+            tidied[site.rule] = tidied.get(site.rule, 0) + 1
+    counts = [*sites.items(), *((name, count) for name, count in tidied.items() if name not in sites)]
+    return tuple(_rule_report(name, count, gains.get(name), rules) for name, count in counts)
+
+
+def _rule_report(name: str, sites: int, gain: float | None, rules: RuleSet) -> RuleReport:
+    plain = (name, name.removesuffix("-reversed"))
+    rule = next((r for r in rules if r.name in plain), None)
+    return RuleReport(name, rule.id if rule else "", rule.status if rule else "", sites, gain)
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder for candidates that are too large to travel as bytes."""
+    with tempfile.TemporaryDirectory(prefix="superopt-") as name:
+        yield Path(name)

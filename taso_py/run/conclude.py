@@ -1,0 +1,102 @@
+"""The result of one run, from the original or from the winner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx_ir
+
+from taso_py.backend.runtime import cpu_name
+from taso_py.backend.timing import Confirmation
+from taso_py.certificate.record import Trail
+from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
+from taso_py.onnx_io.load import Loaded
+from taso_py.result import Result
+from taso_py.run.candidates import Candidate, rule_reports
+from taso_py.run.run import Run
+from taso_py.search.canonical import Canonicalizer
+from taso_py.search.strategy import Found, State
+
+
+def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
+    setting, loaded = job.setting, job.setting.loaded
+    before = job.roofline.flops(loaded.model)
+    nodes = len(loaded.proto.graph.node)
+    return Result(
+        input=loaded.path,
+        improved=False,
+        nodes_before=nodes,
+        nodes_after=nodes,
+        opaque_nodes=sum(loaded.opaque.values()),
+        flops_before=int(before),
+        flops_after=int(before),
+        stop_reason=stop_reason,
+        elapsed_s=job.clock.elapsed(),
+        phases_s=dict(job.clock.phases),
+        ep=setting.config.ep,
+        threads=setting.config.threads,
+        shapes=tuple(dict(a.shapes) for a in setting.assignments),
+        cpu=cpu_name(),
+        ort_version=job.worker.info().ort_version,
+        seed=job.options.seed,
+        artifact=artifact,
+        evidence=_evidence(job),
+        sources=_sources(loaded),
+    )
+
+
+def unchanged(job: Run, stop_reason: str, note: str | None = None) -> Result:
+    """The original, byte for byte."""
+    artifact = CopiedFile(job.source) if isinstance(job.source, Path) else GivenProto(job.source)
+    result = _frame(job, artifact, stop_reason)
+    improved = False if job.options.race else None
+    return replace(result, improved=improved, notes=(note,) if note else ())
+
+
+def rewritten(
+    job: Run, winner: Candidate, made: RewrittenModel, found: Found, confirmed: Confirmation | None
+) -> Result:
+    """The winner as it was made, with what the check found and the confirmation measured (None: nothing was timed)."""
+    report, state = winner.report, winner.state
+    start = state.trace[0].before
+    result = replace(
+        _frame(job, made, found.reason.value),
+        improved=None if confirmed is None else True,
+        predicted_speedup=start / state.cost if state.cost > 0 else None,
+        max_abs_error=report.max_abs_error,
+        max_rel_error=report.max_rel_error,
+        tolerance=report.tolerance,
+        nodes_after=len(made.model.graph),
+        flops_after=int(job.roofline.flops(state.model)),
+        rules=rule_reports(state, job.library.all(), start),
+        notes=report.warnings,
+        evidence=_evidence(job, winner.state, made.model),
+    )
+    if confirmed is None:
+        return result
+    return replace(
+        result,
+        speedup=confirmed.speedup,
+        speedup_low=confirmed.low,
+        speedup_high=confirmed.high,
+        latency_before_ms=confirmed.before_ms,
+        latency_after_ms=confirmed.after_ms,
+    )
+
+
+def _evidence(job: Run, state: State | None = None, made: onnx_ir.Model | None = None) -> Trail:
+    """The way to the winning state; without one, the original and no way at all."""
+    canonical = Canonicalizer.of(job.library.canonical, job.library.cleanup)
+    frozen = job.options.freeze_initializers
+    if state is None:
+        return Trail(job.source, job.setting.loaded, canonical, freeze_initializers=frozen)
+    applied = tuple(matches for step in state.trace for matches in step.applied)
+    return Trail(job.source, job.setting.loaded, canonical, applied, state.model, made, frozen)
+
+
+def _sources(loaded: Loaded) -> tuple[Path, ...]:
+    path = loaded.path
+    if path is None:
+        return ()
+    return (path, *(path.parent / location for location in sorted(external_locations(loaded.proto))))

@@ -1,0 +1,93 @@
+"""What the phases of one run share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from taso_py.backend.client import Worker
+from taso_py.cost.roofline import Roofline
+from taso_py.options import Options
+from taso_py.progress import Progress
+from taso_py.rules.library import Library
+from taso_py.run.subject import Subject
+from taso_py.stop import StopFlag
+
+SEARCH_SHARE, CHECK_SHARE = 0.60, 0.15
+"""Parts of the time budget; the race has the rest."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time budget and where it went."""
+
+    budget: float
+    begin: float = field(default_factory=time.monotonic)
+    phases: dict[str, float] = field(default_factory=dict)
+    _last: float = field(default_factory=time.monotonic)
+
+    def at(self, share: float) -> float:
+        """The moment when this share of the budget is used up."""
+        return self.begin + share * self.budget
+
+    def left(self) -> float:
+        """Seconds until the budget is used up."""
+        return self.begin + self.budget - time.monotonic()
+
+    def lap(self, phase: str) -> None:
+        """The time since the last lap belongs to ``phase``."""
+        now = time.monotonic()
+        self.phases[phase] = self.phases.get(phase, 0.0) + now - self._last
+        self._last = now
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.begin
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: the model, the options, and the means."""
+
+    source: Path | onnx.ModelProto
+    options: Options
+    setting: Subject
+    library: Library
+    worker: Worker
+    clock: Clock
+    progress: Progress
+    stop: StopFlag
+    baseline: float | None
+    """Seconds of one run of the original; None when nothing is timed."""
+    shared_worker: bool = False
+    """Whether the checker uses the same worker, instead of one that knows nothing of the search."""
+    roofline: Roofline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.roofline = Roofline(self.setting.sizes)
+
+    @property
+    def start_cost(self) -> float:
+        """Seconds that the search takes the original to cost."""
+        return self.baseline or self.roofline.total(self.setting.loaded.model)
+
+    def deadline(self, share: float) -> float:
+        """When this share of the time budget is used up; never, where nothing may depend on the clock."""
+        return self.clock.at(share) if self.options.race else float("inf")
+
+    def stopped(self) -> bool:
+        """Whether the user asked to stop."""
+        return bool(self.stop)
+
+    def reporter(self) -> Callable[[int, float], None]:
+        """Tells the user how many states there are and what the best one promises."""
+
+        def report(count: int, best: float) -> None:
+            promise = self.start_cost / best if best > 0 else None
+            self.progress.update(candidates=count, best=promise, remaining_s=self.clock.left())
+
+        return report

@@ -1,0 +1,160 @@
+"""The search phase: rules, a cost model and limits put together for one job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from taso_py.backend.runtime import cpu_name
+from taso_py.cost.cache import Cache
+from taso_py.cost.measured import MeasuredCost
+from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
+from taso_py.graph.table import Table
+from taso_py.graph.types import BYTES
+from taso_py.run.run import SEARCH_SHARE, Run
+from taso_py.run.subject import weight_bytes
+from taso_py.search.canonical import Canonicalizer
+from taso_py.search.exhaustive import Exhaustive
+from taso_py.search.lowering import lowered
+from taso_py.search.moves import Rewriter
+from taso_py.search.strategy import ROUNDS, Backtracking, Found, Limits, State
+from taso_py.search.view import View
+
+_STATES, _UNTIMED_STATES = 5000, 120
+"""States that a search builds at most."""
+_PATIENCE, _UNTIMED_PATIENCE = 150, 40
+"""States without a gain after which a search gives up; without timing nobody waits for a deadline."""
+_PATIENCE_SHARE = 0.3
+"""Part of the search's time without a gain that it takes as well: what was given to it may be used."""
+_SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.2, 20
+"""States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
+_WRITTEN_OUT_SHARE = 0.6
+"""The share of a search on the graph written out, which is larger and begins further from the end."""
+_SEEKING = 0.85
+"""Part of the search's time in which states are sought; the rest is for simplifying the best one."""
+_FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
+"""Largest growth of the weights: a share of the original's, or this many bytes."""
+
+
+def explore(job: Run, barred: Iterable[str] = ()) -> Found:
+    """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
+    job.progress.phase("search")
+    rewriter, view = _start(job, barred)
+    if job.options.apply == "all":
+        return Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
+    with Cache(job.options.cache) as cache:
+        cost = _cost_model(job, cache)
+        seeds = _seeds(job, rewriter, view, isinstance(cost, MeasuredCost))
+        strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), _growth(job))
+        return strategy.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
+
+
+def single_gains(job: Run) -> dict[str, float]:
+    """What each rule gains by itself on the original graph, as a share of its time: wherever it matches, in one sweep.
+
+    Places that get slower do not count, as the search would leave them out.  A rule that time did not suffice for, or
+    that matches nowhere, is absent.
+    """
+    job.progress.phase("single rules")
+    rewriter, view = _start(job)
+    found: dict[str, float] = {}
+    with Cache(job.options.cache) as cache:
+        cost = _cost_model(job, cache)
+        for group in rewriter.groups(rewriter.all_matches(view)):
+            if job.stopped():
+                break
+            outcome = rewriter.apply(view, group, ROUNDS)
+            estimate = cost.difference(view.model, outcome.view.model) if outcome is not None else None
+            if estimate is not None:
+                saved = -sum(min(0.0, part.seconds) for part in estimate.parts)
+                name = group[0].rule.name
+                found[name] = max(found.get(name, 0.0), saved / job.start_cost)
+                job.progress.update(candidates=len(found), remaining_s=job.clock.left())
+    return found
+
+
+def _start(job: Run, barred: Iterable[str] = ()) -> tuple[Rewriter, View]:
+    """The rules but the barred ones, and the original."""
+    loaded = job.setting.loaded
+    canonical = Canonicalizer.of(job.library.canonical, job.library.cleanup)
+    gone = {name for told in barred for name in (told, told.removesuffix("-reversed"))}
+    rewriter = Rewriter.of(job.library.search.without(gone), canonical)
+    return rewriter, View.of(loaded.model, canonical.expand, loaded.folder.value)
+
+
+def log_trace(job: Run, found: Found) -> None:
+    """The best state's moves, for ``-v``: rule, sites, and the cost in ms before and after."""
+    names = job.setting.loaded.values.names
+    best = found.simplest or next(iter(found.states), None)
+    for step in best.trace if best is not None else ():
+        sites = ", ".join(names.get(o, f"#{o}") for site in step.sites[:3] for o in site.outputs)
+        more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
+        cost = f"{1000 * step.before:.3f} -> {1000 * step.after:.3f} ms"
+        job.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
+
+
+def _seeds(job: Run, rewriter: Rewriter, view: View, measured: bool) -> tuple[State, ...]:
+    """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end.
+
+    Rules from files start from the graph with its composite operators written out, where there are such: the library
+    has rules for composites, other rules may have none.
+    """
+    if job.options.rules:
+        start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
+        if start is not None:
+            written_out = View.of(start.model, rewriter.canonical.expand, view.read_constant)
+            states = _quick_search(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)
+            return tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states)
+    return _quick_search(job, rewriter, view, job.roofline.total(view.model), _SEED_SHARE) if measured else ()
+
+
+def _quick_search(job: Run, rewriter: Rewriter, view: View, cost: float, share: float) -> tuple[State, ...]:
+    limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
+    if job.options.race:  # without timing the same states are reached on every machine
+        now = time.monotonic()
+        limits = replace(limits, deadline=now + share * max(0.0, job.deadline(SEARCH_SHARE) - now))
+    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
+    return search.seek(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
+
+
+def _limits(job: Run) -> Limits:
+    timed = job.options.race
+    deadline = job.deadline(_SEEKING * SEARCH_SHARE)
+    return Limits(
+        deadline,
+        job.deadline(SEARCH_SHARE),
+        job.options.alpha,
+        states=_STATES if timed else _UNTIMED_STATES,
+        patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
+        patience_s=_PATIENCE_SHARE * max(0.0, deadline - time.monotonic()) if timed else 0.0,
+        constant_bytes=max(_SMALL_GROWTH, _FILE_GROWTH * weight_bytes(job.setting.loaded.proto)),
+    )
+
+
+def _cost_model(job: Run, cache: Cache) -> CostModel:
+    if job.options.objective == "flops":
+        return FlopsCost(job.roofline)
+    if job.options.cost == "roofline" or not job.options.race:
+        return RooflineCost(job.roofline)
+    config = job.setting.config
+    environment = "|".join(map(str, (config, job.worker.info().ort_version, cpu_name())))
+    deadline = job.deadline(SEARCH_SHARE)
+    return MeasuredCost(job.worker, cache, job.roofline, environment, job.start_cost, deadline, job.setting.sizes)
+
+
+def _growth(job: Run) -> Callable[[Table], float]:
+    """Bytes of folded constants that a table adds, less those of the original that it no longer needs."""
+    original = _constant_bytes(job.setting.loaded.model)
+    return lambda model: _constant_bytes(model) - original
+
+
+def _constant_bytes(model: Table) -> float:
+    """Bytes of the constants that the running nodes of a table read."""
+    constant = model.values.constant
+    used = {i for v, n in model.nodes.items() if v not in constant for i in n.inputs if i is not None and i in constant}
+    total = 0.0
+    for value in used:
+        elements = model.type(value).elements if model.type(value).known else 0
+        total += BYTES.get(model.type(value).dtype, 4) * (elements if isinstance(elements, int) else 0)
+    return total

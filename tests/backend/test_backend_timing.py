@@ -1,0 +1,349 @@
+"""Timing logic on scripted clocks, and its plumbing on real sessions (no figure of time is asserted)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from taso_py.backend import timing
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import Feeds, ModelRef, Time, WorkerConfig
+from taso_py.backend.race import race
+from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
+from taso_py.backend.timing import Confirmation, bench, confirm
+from taso_py.errors import ModelError, UsageError, WorkerError
+
+NEVER = float("inf")
+X: Feeds = {"x": np.ones((4, 4), np.float32)}
+
+
+def text_model(body: str) -> bytes:
+    header = '<ir_version: 8, opset_import: ["" : 17]>\n'
+    return onnx.parser.parse_model(f"{header}g (float[N,4] x) => (float[N,4] y) {{ {body} }}").SerializeToString()
+
+
+class ScriptedWorker(Worker):
+    """A worker whose blocks take as long as ``seconds(model name, workload, round)`` says."""
+
+    def __init__(self, seconds: Callable[[str, int, int], float], *, broken: Sequence[str] = ()) -> None:
+        super().__init__(WorkerConfig())
+        self.seconds = seconds
+        self.broken = broken
+        self.names: dict[int, str] = {}
+        self.alive: set[int] = set()
+        self.most_alive = 0
+        self.timed: dict[str, int] = {}
+
+    def open(self, model: Any, **_options: Any) -> int:
+        if f"load {model.name}" in self.broken:
+            raise ModelError(f"{model.name}: cannot load")
+        handle = len(self.names) + 1
+        self.names[handle] = model.name
+        self.alive.add(handle)
+        self.most_alive = max(self.most_alive, len(self.alive))
+        return handle
+
+    def close(self, handle: int) -> None:
+        self.alive.discard(handle)
+
+    def run(self, handle: int, feeds: Feeds, *_arguments: Any, **_options: Any) -> dict[str, Any]:
+        if f"run {self.names[handle]}" in self.broken:
+            raise WorkerError(f"worker died running {self.names[handle]}")
+        return {}
+
+    def time_blocks(self, handles: Any, feeds: Any, **_options: Any) -> list[list[float]]:
+        assert set(handles) <= self.alive
+        row = []
+        for handle, feed in zip(handles, feeds, strict=True):
+            name = self.names[handle]
+            if f"time {name}" in self.broken and f"run {name}" not in self.broken:
+                self.broken = [*self.broken, f"run {name}"]
+                raise WorkerError("worker died (SIGSEGV) during time")
+            number = self.timed[name] = self.timed.get(name, 0) + 1
+            row.append(self.seconds(name, feed["workload"], number))
+        return [row]
+
+
+def refs(*names: str) -> list[ModelRef]:
+    return [ModelRef(name, b"") for name in names]
+
+
+ONE = [{"workload": 0}]
+
+
+def test_the_fastest_wins_and_clear_losers_stop_early() -> None:
+    speeds = {"original": 1.0, "slow": 2.0, "fast": 0.5, "good": 0.8}
+    worker = ScriptedWorker(lambda name, _workload, number: speeds[name] * (1 + 0.001 * (number % 2)))
+    result = race(worker, refs("original", "slow", "fast", "good"), ONE, deadline=NEVER, rounds=6)
+    assert result.winner == 2
+    assert result.standings[2].speedup == pytest.approx(2, rel=0.01)
+    assert [one.rounds for one in result.standings[1:]] == [2, 6, 2]
+    assert result.standings[1].slower
+    assert worker.alive == set()
+
+
+def test_near_losers_get_a_third_round() -> None:
+    near = {"original": 1.0, "a": 0.8, "b": 0.82}
+    worker = ScriptedWorker(lambda name, _workload, number: near[name] * (1 + 0.001 * (number % 2)))
+    result = race(worker, refs("original", "a", "b"), ONE, deadline=NEVER, rounds=6)
+    assert [one.rounds for one in result.standings[1:]] == [6, 3]
+
+
+def test_what_cannot_be_told_apart_goes_on_and_the_first_of_it_wins() -> None:
+    rough = {"original": 1.0, "simple": 0.802, "other": 0.8, "slow": 0.9}
+
+    def seconds(name: str, _workload: int, number: int) -> float:
+        return rough[name] * (1 + 0.05 * (number * 7 % 5) * (name != "original"))
+
+    worker = ScriptedWorker(seconds)
+    result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
+    assert result.standings[3].speedup > result.standings[2].speedup
+    assert result.winner == 3, "an advantage in every round is no chance"
+
+    def shaken(name: str, _workload: int, number: int) -> float:
+        return rough[name] * (1 + 0.02 * (-1) ** number * (name == "other"))
+
+    worker = ScriptedWorker(shaken)
+    result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
+    assert result.winner == 2
+    assert [one.rounds for one in result.standings[1:]] == [3, 30, 30]
+
+
+def test_the_original_wins_against_ties_and_losers() -> None:
+    worker = ScriptedWorker(lambda name, _workload, _number: 1.0 if name == "original" else 1.01)
+    assert race(worker, refs("original", "a", "b"), ONE, deadline=NEVER).winner == 0
+
+
+def test_a_candidate_slower_in_one_workload_does_not_win() -> None:
+    def seconds(name: str, workload: int, _number: int) -> float:
+        return {"original": (1.0, 1.0), "mixed": (0.2, 1.5), "fair": (0.9, 0.9)}[name][workload]
+
+    worker = ScriptedWorker(seconds)
+    both = [{"workload": 0}, {"workload": 1}]
+    result = race(worker, refs("original", "mixed", "fair"), both, deadline=NEVER)
+    assert result.standings[1].speedup > result.standings[2].speedup
+    assert result.standings[1].slower
+    assert [one.rounds for one in result.standings[1:]] == [3, 6]
+    assert result.winner == 2
+
+
+@pytest.mark.parametrize("failure", ["load bad", "run bad", "time bad"])
+def test_a_failing_candidate_is_listed_and_the_race_goes_on(failure: str) -> None:
+    worker = ScriptedWorker(lambda name, _workload, _number: 0.5 if name == "fast" else 1.0, broken=[failure])
+    result = race(worker, refs("original", "bad", "fast"), ONE, deadline=NEVER)
+    assert result.winner == 2
+    assert "bad" in (result.standings[1].failure or "")
+    assert worker.alive == set()
+
+
+def test_a_failing_original_is_the_callers_error() -> None:
+    worker = ScriptedWorker(lambda *_: 1.0, broken=["load original"])
+    with pytest.raises(ModelError, match="original: cannot load"):
+        race(worker, refs("original", "a"), ONE, deadline=NEVER)
+
+
+def test_a_limit_on_sessions_makes_heats() -> None:
+    speeds = {"original": 1.0, "a": 0.9, "b": 0.7, "c": 0.8}
+    worker = ScriptedWorker(lambda name, _workload, _number: speeds[name])
+    result = race(worker, refs("original", "a", "b", "c"), ONE, deadline=NEVER, max_sessions=2)
+    assert result.winner == 2
+    assert worker.most_alive == 2
+    with pytest.raises(UsageError, match="max_sessions must be at least 2"):
+        race(worker, refs("original", "a"), ONE, deadline=NEVER, max_sessions=1)
+
+
+def test_no_time_leaves_the_original() -> None:
+    worker = ScriptedWorker(lambda *_: 1.0)
+    result = race(worker, refs("original", "a"), ONE, deadline=time.monotonic() - 1)
+    assert result.winner == 0
+    assert result.standings[1].failure == "no time left"
+
+
+def test_bootstrap_interval_is_seeded_and_contains_the_median() -> None:
+    ratios = list(np.random.default_rng(1).normal(1.1, 0.01, 12))
+    first, second = bootstrap_interval(ratios, seed=3), bootstrap_interval(ratios, seed=3)
+    assert first == second
+    assert first.low <= first.median <= first.high
+    assert first.median == pytest.approx(np.median(ratios))
+    assert min(ratios) <= first.low < first.high <= max(ratios)
+    wide = bootstrap_interval(ratios, level=0.5, seed=3)
+    assert first.low <= wide.low <= wide.high <= first.high
+    assert bootstrap_interval([2.0] * 5).high == 2.0
+    with pytest.raises(ValueError, match="at least one"):
+        bootstrap_interval([])
+
+
+def test_bootstrap_interval_covers_the_true_median() -> None:
+    """Coverage of the nominal 95 % interval on 200 samples of 12: binomial, so well above 85 %."""
+    generator = np.random.default_rng(0)
+    hits = 0
+    for seed in range(200):
+        found = bootstrap_interval(list(generator.normal(1.0, 0.02, 12)), seed=seed)
+        hits += found.low <= 1.0 <= found.high
+    assert hits >= 170
+
+
+def test_small_statistics() -> None:
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
+    found = percentiles(list(range(101)))
+    assert (found.p50, found.p90, found.p99) == (50, 90, 99)
+
+
+@pytest.mark.parametrize(
+    ("change", "improves"),
+    [
+        ({}, True),
+        ({"low": 0.999}, False),
+        ({"speedup": 1.005}, False),
+        ({"rounds": 11}, False),
+        ({"workloads": (timing.Interval(1.2, 1.1, 1.3), timing.Interval(0.97, 0.95, 0.99))}, False),
+        ({"workloads": (timing.Interval(1.2, 1.1, 1.3), timing.Interval(0.99, 0.97, 1.01))}, True),
+    ],
+)
+def test_what_counts_as_an_improvement(change: dict[str, Any], improves: bool) -> None:
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("before_ms", "after_ms"), 2.0),
+        "speedup": 1.1,
+        "low": 1.05,
+        "high": 1.15,
+        "rounds": 12,
+        "workloads": (timing.Interval(1.1, 1.05, 1.15),),
+    }
+    assert Confirmation(**(fields | change)).improves() is improves
+
+
+def test_confirmation_pairs_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine drifts by a factor of 2 over the rounds; the ratio stays."""
+    made: list[ScriptedWorker] = []
+
+    def worker(_config: WorkerConfig) -> ScriptedWorker:
+        made.append(ScriptedWorker(lambda name, _w, n: (1 + n / 12) * (1.0 if name == "original" else 0.8)))
+        return made[-1]
+
+    monkeypatch.setattr(timing, "Worker", worker)
+    original, winner = refs("original", "winner")
+    monkeypatch.setattr(ScriptedWorker, "time_blocks", _rounds(ScriptedWorker.time_blocks))
+    found = confirm(WorkerConfig(), original, winner, ONE, deadline=NEVER, rounds=13, groups=3)
+    assert found is not None
+    assert found.rounds == 13
+    assert found.speedup == pytest.approx(1.25)
+    assert (found.low, found.high) == pytest.approx((1.25, 1.25))
+    assert found.before_ms == pytest.approx(1000 * (1 + 7 / 12))
+    assert found.improves()
+    assert [made[0].names[i] for i in range(1, 7)] == [
+        *("original", "winner"),
+        *("winner", "original"),
+        *("original", "winner"),
+    ]
+    assert made[0].most_alive == 2
+
+
+def _rounds(single: Callable[..., list[list[float]]]) -> Callable[..., list[list[float]]]:
+    def time_blocks(self: Worker, handles: Any, feeds: Any, *, rounds: int = 1, **_options: Any) -> Any:
+        return [single(self, handles, feeds)[0] for _ in range(rounds)]
+
+    return time_blocks
+
+
+def test_blocks_of_real_sessions() -> None:
+    with Worker(WorkerConfig(threads=2)) as worker:
+        handles = [worker.open(text_model("y = Relu(x)")), worker.open(text_model("y = Softmax(x)"))]
+        rounds = worker.time_rounds(handles, [X, X], rounds=3, block_s=0.01)
+        assert [len(blocks) for blocks in rounds] == [2, 2, 2]
+        assert all(len(block) >= 1 and (block > 0).all() for blocks in rounds for block in blocks)
+        medians = worker.time_blocks(handles, [X, X], rounds=2, block_s=0.01)
+        assert [len(row) for row in medians] == [2, 2]
+        assert worker.time_blocks(handles, [X, X], rounds=5, deadline=time.monotonic() - 1) == []
+        assert worker.restarts == 0
+
+
+@pytest.mark.parametrize(("warm", "runs"), [(True, 2), (False, 1)])
+def test_a_block_begins_with_a_warm_run_if_wanted(warm: bool, runs: int) -> None:
+    from taso_py.backend.worker import _block
+
+    done: list[None] = []
+    assert len(_block(lambda: done.append(None), 0.0, NEVER, warm=warm)) == 1
+    assert len(done) == runs
+
+
+def test_odd_rounds_visit_the_sessions_in_reverse_and_a_round_that_does_not_fit_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from taso_py.backend.worker import Host
+
+    clock, visited = [0.0], list[int]()
+
+    def runner(_host: Host, number: int, _feeds: Feeds) -> Callable[[], object]:
+        def run() -> None:
+            visited.append(number)
+            clock[0] += number
+
+        return run
+
+    monkeypatch.setattr(Host, "_runner", runner)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    host = Host.__new__(Host)
+    found = host.time(Time(((1, X), (2, X)), rounds=3, block_s=0.0, budget_s=6.5, warm=False))
+    assert visited == [1, 2, 2, 1, 1]
+    assert found == [[1, 2], [1, 2]]
+
+
+def test_device_binding_runs_on_the_cpu_too() -> None:
+    """The path that CUDA takes, with the CPU as the device."""
+    code = (
+        "import numpy as np, onnxruntime as ort; from taso_py.backend import values;"
+        f"s = ort.InferenceSession({text_model('y = Neg(x)')!r}, providers=['CPUExecutionProvider']);"
+        "b = values.bind(s, {'x': np.ones((2, 4), np.float32)}, 'cpu');"
+        "s.run_with_iobinding(b); b.synchronize_outputs(); print(b.copy_outputs_to_cpu()[0].sum())"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": root}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "-8.0\n"), done.stderr
+
+
+def test_confirm_and_bench_on_real_sessions(tmp_path: Path) -> None:
+    slow, fast = tmp_path / "slow.onnx", tmp_path / "fast.onnx"
+    slow.write_bytes(text_model("a = Softmax(x) b = Softmax(a) y = Softmax(b)"))
+    fast.write_bytes(text_model("y = Softmax(x)"))
+    config = WorkerConfig(threads=1)
+    found = confirm(config, ModelRef.of(slow), ModelRef.of(fast), [X, X], deadline=NEVER, block_s=0.005)
+    assert found is not None
+    assert found.rounds == 12
+    assert len(found.workloads) == 2
+    assert found.low <= found.speedup <= found.high
+    assert confirm(config, ModelRef.of(slow), ModelRef.of(fast), [X], deadline=time.monotonic() - 1) is None
+    report = bench([slow, fast], config, X, rounds=4, block_s=0.005)
+    assert [row.name for row in report.rows] == ["slow.onnx", "fast.onnx"]
+    assert report.rounds == 4
+    first, second = report.rows
+    assert (first.speedup.median, first.speedup.low, first.speedup.high) == (1, 1, 1)
+    for row in (first, second):
+        assert 0 < row.latency_ms.p50 <= row.latency_ms.p90 <= row.latency_ms.p99
+        assert row.runs >= 4
+    with pytest.raises(UsageError, match="too short for one round"):
+        bench([slow], config, X, deadline=time.monotonic() - 1)
+
+
+def test_race_on_real_sessions() -> None:
+    models = [
+        ModelRef("original", text_model("a = Relu(x) y = Softmax(a)")),
+        ModelRef("candidate", text_model("y = Softmax(x)")),
+        ModelRef("broken", b"not a model"),
+    ]
+    with Worker(WorkerConfig(threads=1)) as worker:
+        result = race(worker, models, [X], deadline=time.monotonic() + 30, rounds=3, block_s=0.01)
+    assert result.winner in (0, 1)
+    assert result.standings[1].rounds >= 2
+    assert "broken: ONNX Runtime cannot load it" in (result.standings[2].failure or "")

@@ -1,0 +1,71 @@
+"""Small ONNX models written as text, and helpers to search them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx.parser
+from onnx import numpy_helper
+
+from taso_py.cost.model import RooflineCost
+from taso_py.cost.roofline import Roofline
+from taso_py.graph.table import Table
+from taso_py.onnx_io.load import Loaded, load
+from taso_py.rules.coverage import DEFINED
+from taso_py.rules.library import load as load_library
+from taso_py.rules.parser import parse_rules
+from taso_py.rules.rule import RuleSet
+from taso_py.search.canonical import Canonicalizer
+from taso_py.search.moves import Rewriter
+from taso_py.search.strategy import Backtracking, Found, Limits
+from taso_py.search.view import View
+
+
+def model(text: str, opset: int = 17, seed: int = 0, **weights: tuple[int, ...]) -> onnx.ModelProto:
+    """The graph of ``text`` with random float32 initializers of the given shapes."""
+    header = f'<ir_version: 8, opset_import: ["" : {opset}]>'
+    proto = onnx.parser.parse_model(header + text)
+    rng = np.random.default_rng(seed)
+    for name, shape in weights.items():
+        array = rng.standard_normal(shape).astype(np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def rewriter(rules: str | None = None, *names: str) -> tuple[Rewriter, Canonicalizer]:
+    """A rewriter over rules given as text, or over some (or all) rules of the library."""
+    library = load_library()
+    canonical = Canonicalizer.of(library.canonical, library.cleanup)
+    # Rules given as text are taken to hold however they are typed.
+    stated = (replace(rule, patterns=DEFINED) for rule in parse_rules(rules)) if rules is not None else library.search
+    search = RuleSet.of(stated)
+    return Rewriter.of(search.only(names) if names else search, canonical), canonical
+
+
+def view_of(loaded: Loaded, canonical: Canonicalizer) -> View:
+    """The matcher's view of a loaded model."""
+    return View.of(loaded.model, canonical.expand, loaded.folder.value)
+
+
+def searched(
+    proto: onnx.ModelProto, rules: str | None = None, *names: str, alpha: float = 1.05, seconds: float = 60.0
+) -> tuple[Loaded, Found]:
+    """A roofline search of a model."""
+    loaded = load(proto)
+    rules_, canonical = rewriter(rules, *names)
+    roofline = Roofline({})
+    strategy = Backtracking(
+        rules_, RooflineCost(roofline), roofline, Limits(time.monotonic() + seconds, alpha=alpha, states=60)
+    )
+    start = roofline.total(loaded.model)
+    return loaded, strategy.run(view_of(loaded, canonical), start, lambda: False, lambda count, best: None)
+
+
+def running(table: Table) -> Counter[str]:
+    """Operator types of the nodes that run."""
+    return Counter(n.operator.onnx for v, n in table.nodes.items() if v not in table.values.constant)

@@ -1,0 +1,96 @@
+"""ONNX's own test cases cross the border: untouched, and with every node that has an operator written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from onnx.backend.test.case.node import collect_testcases
+from onnxruntime.capi import onnxruntime_pybind11_state as ort
+
+from taso_py.graph.table import Node
+from taso_py.onnx_io.carry import difference
+from taso_py.onnx_io.contract import check_contract
+from taso_py.onnx_io.export import export, serialize, writable
+from taso_py.onnx_io.load import Loaded, load
+from taso_py.ops.operator import Operator
+from tests.helpers.onnx_io_models import session
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore::UserWarning"),
+]
+
+
+@lru_cache(maxsize=1)
+def cases() -> tuple[Any, ...]:
+    found = tuple(collect_testcases(None))
+    assert len(found) > 1500
+    return found
+
+
+def test_untouched_cases_leave_as_they_came() -> None:
+    for case in cases():
+        loaded = load(case.model)
+        if loaded.unsupported is not None:
+            assert loaded.model.opset < 7, f"{case.name}: {loaded.unsupported}"
+            continue
+        returned = onnx_ir.to_proto(export(loaded, loaded.model))
+        assert difference(case.model, returned) is None, case.name
+        assert difference(returned, case.model) is None, case.name
+
+
+def written_anew(loaded: Loaded) -> onnx.ModelProto | None:
+    """The model with all nodes that have an operator replaced by new ones; None when there are none."""
+    nodes = {
+        i: Node(n.operator, n.inputs)
+        for i, n in loaded.model.nodes.items()
+        if isinstance(n.operator, Operator) and writable(n, loaded.model)
+    }
+    if not nodes:
+        return None
+    exported = export(loaded, loaded.model.rebind(nodes))
+    assert check_contract(loaded.proto, exported) == []
+    return onnx.ModelProto.FromString(serialize(exported))
+
+
+def test_cases_written_anew_compute_the_same() -> None:
+    compared = 0
+    for case in cases():
+        loaded = load(case.model)
+        anew = written_anew(loaded) if loaded.unsupported is None else None
+        if anew is None:
+            continue
+        try:
+            before = session(case.model)
+        except (ort.Fail, ort.InvalidGraph, ort.NotImplemented):
+            continue  # not a case that ONNX Runtime knows
+        after = session(anew)
+        for inputs, _ in case.data_sets:
+            names = [info.name for info in case.model.graph.input]
+            feeds = dict(zip(names, map(as_fed, inputs), strict=False))
+            try:
+                expected = before(feeds)
+            except (ort.Fail, ort.InvalidArgument, ort.RuntimeException):
+                continue
+            assert_same(case.name, expected, after(feeds))
+            compared += 1
+    assert compared > 500
+
+
+def as_fed(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def assert_same(name: str, before: Sequence[Any], after: Sequence[Any]) -> None:
+    for a, b in zip(before, after, strict=True):
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype, name
+            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5, err_msg=name)

@@ -1,0 +1,267 @@
+"""What the table says of a model: types, symbols, constants, opaque nodes, arithmetic on shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from taso_py.graph.table import Opaque
+from taso_py.onnx_io.load import Loaded, load
+from tests.helpers.onnx_io_models import (
+    FLOAT,
+    MODELS,
+    half_precision,
+    loose_ends,
+    model,
+    node,
+    old_ir,
+    same_in_and_out,
+    unsorted,
+    value,
+    weight,
+    with_custom_domain,
+    with_functions,
+    with_if,
+)
+
+INT64 = np.int64
+
+
+def shown(loaded: Loaded, name: str) -> str:
+    return str(loaded.values.types[loaded.ids[name]])
+
+
+def operator(loaded: Loaded, name: str) -> str:
+    return str(loaded.model.nodes[loaded.ids[name]].operator)
+
+
+def test_symbols_of_inputs() -> None:
+    inputs = [value("x", ["n", None, 3]), value("y", ["n", None, 1]), value("z", None), value("w", [])]
+    loaded = load(model([node("Add", "x y", "s")], inputs, [value("s", None)]))
+    assert [shown(loaded, n) for n in "xyzw"] == [
+        "float32[n,x.1,3]",
+        "float32[n,y.1,1]",
+        "float32[?]",
+        "float32[]",
+    ]
+    assert loaded.opaque == {"Add": 1}  # x.1 and y.1 may differ
+
+
+def test_a_fresh_symbol_never_takes_a_given_name() -> None:
+    inputs = [value("y", ["x.0"]), value("x", [None])]
+    loaded = load(model([node("Mul", "x y", "s")], inputs, [value("s", None)]))
+    assert shown(loaded, "x") == "float32[x.0']"
+
+
+def test_types_are_recomputed_and_stated_ones_ignored() -> None:
+    proto = model([node("Relu", "x", "r"), node("Neg", "r", "y")], [value("x", [2, 3])], [value("y", [9])])
+    proto.graph.value_info.append(value("r", [7, 7, 7]))
+    loaded = load(proto)
+    assert shown(loaded, "r") == shown(loaded, "y") == "float32[2,3]"
+
+
+def test_sizes_of_shapes() -> None:
+    inputs = [value("x", ["n", None]), value("y", [4, "n"])]
+    loaded = load(model([node("Neg", "x", "s")], inputs, [value("s", None)]))
+    assert loaded.sizes_of({"x": (5, 6), "y": (4, 5)}) == {"n": 5, "x.1": 6}
+
+
+def test_constants_and_overridable_initializers() -> None:
+    loaded = load(loose_ends())
+    names = {n for n, i in loaded.ids.items() if i in loaded.values.fixed}
+    assert names == {"half", "never", "stored", "top", "spare"}
+    assert loaded.ids["scale"] in loaded.values.inputs
+    frozen = load(loose_ends(), freeze_initializers=True)
+    assert frozen.ids["scale"] in frozen.values.fixed
+    assert frozen.ids["scale"] not in frozen.values.inputs
+
+
+def test_old_initializers_are_constants_as_in_onnx_runtime() -> None:
+    loaded = load(old_ir())
+    assert {loaded.ids["w"], loaded.ids["b"]} <= loaded.values.constant
+    assert loaded.values.inputs == {loaded.ids["x"]}
+
+
+def test_constancy_spreads_through_operators() -> None:
+    nodes = [node("Mul", "a b", "c"), node("Neg", "c", "d"), node("Add", "x d", "y")]
+    proto = model(nodes, [value("x", [2])], [value("y", [2])], [weight("a", [1, 2]), weight("b", [3, 4])])
+    loaded = load(proto)
+    assert {loaded.ids[n] for n in "abcd"} == loaded.values.constant
+    np.testing.assert_array_equal(loaded.folder.value(loaded.ids["d"], loaded.model.nodes), [-3, -8])
+
+
+def test_duplicates_stay_apart_and_dead_nodes_are_roots() -> None:
+    loaded = load(loose_ends())
+    assert loaded.ids["m"] != loaded.ids["m2"]
+    outputs = tuple(loaded.ids[n] for n in ("y", "z"))
+    assert loaded.model.outputs == outputs
+    assert loaded.model.roots == (*outputs, loaded.ids["never"], loaded.ids["deader"])
+    assert loaded.ids["dead"] in loaded.model.reachable()
+    assert "mask" not in loaded.ids or loaded.ids["mask"] not in loaded.model.roots
+
+
+def test_opaque_nodes_and_what_they_read() -> None:
+    loaded = load(with_if())
+    branch = loaded.model.nodes[loaded.ids["y"]]
+    assert isinstance(branch.operator, Opaque)
+    assert set(branch.inputs) == {loaded.ids[n] for n in ("flag", "a", "w")}
+    assert loaded.opaque == {"If": 1}
+    assert shown(loaded, "y") == "float32[y.0]"  # what the branches state is not trusted
+
+
+@pytest.mark.parametrize("build", [with_functions, with_custom_domain])
+def test_calls_and_unknown_operators_are_opaque(build: object) -> None:
+    loaded = load(build())  # type: ignore[operator]
+    known = {"Relu"} & {n.op_type for n in loaded.proto.graph.node}
+    assert sum(loaded.opaque.values()) == len(loaded.proto.graph.node) - len(known)
+
+
+def test_a_function_shadows_a_standard_operator() -> None:
+    proto = with_functions()
+    proto.functions[1].domain, proto.functions[1].name = "", "Relu"
+    proto.graph.node[1].domain, proto.graph.node[1].op_type = "", "Relu"
+    assert load(proto).opaque == {"Leak": 1, "Relu": 1}
+
+
+def test_half_precision_is_opaque_but_keeps_its_shape() -> None:
+    loaded = load(half_precision())
+    assert loaded.opaque["Add"] == 1
+    assert shown(loaded, "s") == "float16[n,2]"
+    assert operator(loaded, "y").startswith("Relu")
+
+
+def test_an_unknown_operator_of_a_custom_domain_has_no_type() -> None:
+    loaded = load(with_custom_domain())
+    assert not loaded.values.types[loaded.ids["s"]].known
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        node("Add", "x", "a"),
+        node("Add", "x -", "a"),
+        node("Relu", "x", "a", slope=1.0),
+        node("Concat", "x x", "a"),
+        node("LeakyRelu", "x", "a", alpha=1),
+        node("Concat", "x x", "a", axis=9),
+        node("Gelu", "x", "a"),  # younger than the model's opset
+        node("Split", "x", "a b", num_outputs=1),
+    ],
+    ids=str,
+)
+def test_nodes_that_break_the_standard_are_opaque(broken: onnx.NodeProto) -> None:
+    proto = model([broken, node("Neg", "a", "y")], [value("x", [2, 2])], [value("y", None)], opset=18)
+    assert load(proto).opaque[broken.op_type] == 1
+
+
+def test_unsorted_graphs() -> None:
+    loaded = load(unsorted())
+    assert not loaded.sorted
+    assert [operator(loaded, n)[:3] for n in "aby"] == ["Rel", "Exp", "Neg"]
+
+
+def test_an_output_that_is_an_input_or_an_initializer() -> None:
+    loaded = load(same_in_and_out())
+    assert loaded.model.outputs == tuple(loaded.ids[n] for n in ("x", "w", "y", "y"))
+
+
+def test_two_opaque_nodes_are_never_equal() -> None:
+    nodes = [node("RandomNormalLike", "x", "a"), node("RandomNormalLike", "x", "b"), node("Add", "a b", "y")]
+    loaded = load(model(nodes, [value("x", [2])], [value("y", [2])]))
+    assert loaded.model.nodes[loaded.ids["a"]] != loaded.model.nodes[loaded.ids["b"]]
+
+
+def test_every_value_has_a_type_and_every_node_known_inputs() -> None:
+    for build in MODELS.values():
+        loaded = load(build())
+        for value_id, table_node in loaded.model.order():
+            assert value_id in loaded.values.types
+            assert all(i in loaded.values.types for i in table_node.inputs if i is not None)
+
+
+# --- arithmetic on shapes
+
+
+def follow(nodes: list[onnx.NodeProto], *initializers: onnx.TensorProto, opset: int = 17) -> tuple[object, ...]:
+    """The entries found for the value ``s``, of a graph with inputs x[n,3,m] and y[4,3,m]."""
+    inputs = [value("x", ["n", 3, "m"]), value("y", [4, 3, "m"])]
+    proto = model(nodes, inputs, [value("s", None, TensorProto.INT64)], initializers, opset=opset)
+    loaded = load(proto)
+    vector = loaded.vectors.get(loaded.ids["s"])
+    return () if vector is None else tuple(str(e) for e in vector[0])
+
+
+one, two, minus = (weight(n, [v], INT64) for n, v in (("one", 1), ("two", 2), ("minus", -1)))
+zero = weight("zero", 0, INT64)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "initializers", "expected"),
+    [
+        ([node("Shape", "x", "s")], (), ("n", "3", "m")),
+        ([node("Shape", "x", "s", start=1)], (), ("3", "m")),
+        ([node("Shape", "x", "s", start=-2, end=-1)], (), ("3",)),
+        ([node("Size", "y", "s")], (), ("12*m",)),
+        ([node("Shape", "x", "a"), node("Gather", "a zero", "s")], (zero,), ("n",)),
+        ([node("Shape", "x", "a"), node("Gather", "a minus", "s")], (minus,), ("m",)),
+        ([node("Shape", "x", "a"), node("Slice", "a one two", "s")], (one, two), ("3",)),
+        (
+            [node("Shape", "x", "a"), node("Slice", "a minus far zeros minus", "s")],
+            (minus, weight("far", [-(2**63)], INT64), weight("zeros", [0], INT64)),
+            ("m", "3", "n"),
+        ),
+        ([node("Shape", "x", "a"), node("Concat", "a minus", "s", axis=0)], (minus,), ("n", "3", "m", "-1")),
+        ([node("Shape", "x", "a"), node("Mul", "a two", "s")], (two,), ("2*n", "6", "2*m")),
+        ([node("Shape", "x", "a"), node("Div", "a two", "s")], (two,), ("(n)//(2)", "1", "(m)//(2)")),
+        ([node("Shape", "x", "a"), node("Add", "a minus", "s")], (minus,), ("n-1", "2", "m-1")),
+        ([node("Shape", "x", "a"), node("Mod", "a two", "s")], (two,), ("n-2*(n)//(2)", "1", "m-2*(m)//(2)")),
+        ([node("Shape", "x", "a"), node("Cast", "a", "s", to=TensorProto.INT32)], (), ("n", "3", "m")),
+        ([node("Shape", "x", "a"), node("Cast", "a", "s", to=FLOAT)], (), ()),
+        ([node("Shape", "x", "a"), node("ReduceProd", "a", "s", keepdims=0)], (), ("3*m*n",)),
+        ([node("Shape", "x", "a"), node("Squeeze", "a", "s")], (), ()),
+        (
+            [node("Shape", "x", "a"), node("Gather", "a zero", "b"), node("Unsqueeze", "b z1", "s")],
+            (zero, weight("z1", [0], INT64)),
+            ("n",),
+        ),
+        ([node("ConstantOfShape", "two", "s", value=weight("", [7], INT64))], (two,), ("7", "7")),
+        ([node("ConstantOfShape", "two", "s")], (two,), ()),
+        (
+            [node("Range", "zero five three", "s")],
+            (zero, weight("five", 5, INT64), weight("three", 3, INT64)),
+            ("0", "3"),
+        ),
+        (
+            # torch's expand: where(shape == -1, 1, shape)
+            [node("Shape", "x", "a"), node("Equal", "a minus", "e"), node("Where", "e one a", "s")],
+            (minus, one),
+            ("n", "3", "m"),
+        ),
+        ([node("Shape", "x", "a"), node("Max", "a one", "s")], (one,), ()),  # n may be 0
+    ],
+)  # fmt: skip
+def test_shape_arithmetic(
+    nodes: list[onnx.NodeProto], initializers: tuple[onnx.TensorProto, ...], expected: tuple[str, ...]
+) -> None:
+    assert follow(nodes, *initializers) == expected
+
+
+def test_slice_before_opset_10() -> None:
+    nodes = [node("Shape", "x", "a"), node("Slice", "a", "s", starts=[0], ends=[-1])]
+    assert follow(nodes, opset=9) == ("n", "3")
+
+
+def test_a_computed_shape_lets_a_reshape_be_read() -> None:
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape zero", "batch"),
+        node("Concat", "batch minus", "target", axis=0),
+        node("Reshape", "x target", "y"),
+    ]
+    initializers = [weight("zero", [0], INT64), minus]
+    loaded = load(model(nodes, [value("x", ["n", 2, 3])], [value("y", None)], initializers))
+    assert shown(loaded, "y") == "float32[n,6]"
+    assert loaded.model.nodes[loaded.ids["y"]].inputs == (loaded.ids["x"],)
+    assert loaded.operand_positions[3] == (0,)

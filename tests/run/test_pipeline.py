@@ -1,0 +1,183 @@
+"""The whole path through the API, on small real networks; nothing here depends on a measured time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import taso_py
+from scripts.bench.networks import mobileone_s0, nasrnn
+from taso_py.errors import MismatchError, ModelError, RuleError, UsageError
+from taso_py.rules.coverage import DEFINED
+from taso_py.rules.rule import RuleSet
+from taso_py.stop import StopFlag
+from tests.helpers.graphs import model
+
+FALSE_RULE = "rule halve: Mul(x, 2.0) => x\n"
+
+
+def double(name: str = "y") -> onnx.ModelProto:
+    return model(f"agraph (float[4] x) => (float[4] {name}) {{c = Constant<value_float = 2.0>() {name} = Mul(x, c)}}")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPEROPT_CACHE", str(tmp_path / "regions.sqlite"))
+
+
+def outputs(proto: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    rng = np.random.default_rng(seed)
+    feeds = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}
+    return session.run(None, feeds)
+
+
+def test_mobileone_becomes_one_convolution_per_block() -> None:
+    proto = mobileone_s0(width=0.25, image=32)
+    result = taso_py.optimize(proto, race=False, strict=True)
+    assert result.improved is None
+    made = [n.op_type for n in result.model.graph.node]
+    assert "BatchNormalization" not in made
+    assert "Add" not in made
+    for before, after in zip(outputs(proto), outputs(result.model), strict=True):
+        np.testing.assert_allclose(after, before, rtol=0, atol=1e-4 * float(np.abs(before).max()))
+    assert result.max_rel_error is not None
+    assert result.tolerance is not None
+    assert result.max_rel_error <= result.tolerance
+
+
+def test_nasrnn_batches_the_input_half_of_all_steps() -> None:
+    proto = nasrnn(steps=3, hidden=32)
+    result = taso_py.optimize(proto, race=False, strict=True)
+    before = sum(n.op_type == "MatMul" for n in proto.graph.node)
+    after = sum(n.op_type in ("MatMul", "Gemm") for n in result.model.graph.node)
+    assert after < before / 2
+    assert {r.name for r in result.rules}
+
+
+def test_without_a_race_the_same_bytes_every_time() -> None:
+    runs = [taso_py.optimize(nasrnn(steps=2, hidden=16), race=False).model.SerializeToString() for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_its_own_output_is_accepted_and_stays() -> None:
+    once = taso_py.optimize(mobileone_s0(width=0.25, image=32), race=False)
+    again = taso_py.optimize(once.model, race=False)
+    assert not again.rules
+    assert again.nodes_after == once.nodes_after
+
+
+def test_the_callers_process_stays_clean() -> None:
+    result = taso_py.optimize(nasrnn(steps=2, hidden=16), time_budget_s=20)
+    assert result.stop_reason
+    session = onnxruntime.InferenceSession(result.model.SerializeToString())
+    feeds = {i.name: np.zeros(i.shape, np.float32) for i in session.get_inputs()}
+    assert session.run(None, feeds)
+
+
+def test_an_unimproved_model_is_the_original(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(double(), path)
+    result = taso_py.optimize(path, time_budget_s=20).save(tmp_path / "out.onnx")
+    assert result.improved is False
+    assert (tmp_path / "out.onnx").read_bytes() == path.read_bytes()
+
+
+@pytest.fixture
+def believing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prover that takes every rule for proved: what stands behind it must catch false ones."""
+
+    def stamped(rules: RuleSet, *, allow_bounded: bool, allow_overflow: bool) -> RuleSet:
+        return RuleSet(tuple(replace(rule, status="proved", patterns=DEFINED) for rule in rules))
+
+    monkeypatch.setattr("taso_py.prove.verify.proved", stamped)
+
+
+@pytest.mark.usefixtures("believing")
+def test_a_wrong_rewrite_is_found_barred_and_reported(tmp_path: Path) -> None:
+    rules = tmp_path / "false.rules"
+    rules.write_text(FALSE_RULE)
+    result = taso_py.optimize(double(), race=False, rules=[rules])
+    assert not result.rules
+    (rejection,) = result.rejected
+    assert rejection.name == "halve"
+    assert rejection.reproduction is not None
+    assert (rejection.reproduction / "rewritten.onnx").is_file()
+    assert [n.op_type for n in result.model.graph.node] == ["Constant", "Mul"]
+
+
+@pytest.mark.usefixtures("believing")
+def test_strict_refuses_a_wrong_rewrite(tmp_path: Path) -> None:
+    rules = tmp_path / "false.rules"
+    rules.write_text(FALSE_RULE)
+    with pytest.raises(MismatchError, match="halve"):
+        taso_py.optimize(double(), race=False, rules=[rules], strict=True)
+
+
+@pytest.mark.usefixtures("believing")
+def test_the_guilty_rewrite_is_told_from_the_good_ones(tmp_path: Path) -> None:
+    rules = tmp_path / "mixed.rules"
+    rules.write_text(FALSE_RULE + "rule double-negation: Neg(Neg(x)) => x\nrule relu-twice: Relu(Relu(x)) => Relu(x)\n")
+    text = """agraph (float[4] x) => (float[4] y) {
+      c = Constant<value_float = 2.0>() a = Neg(x) b = Neg(a) d = Mul(b, c) e = Relu(d) y = Relu(e)}"""
+    result = taso_py.optimize(model(text), race=False, rules=[rules])
+    assert {r.name for r in result.rejected} == {"halve"}
+    assert [n.op_type for n in result.model.graph.node if n.op_type != "Constant"] == ["Mul", "Relu"]
+
+
+def test_a_set_stop_flag_ends_the_search_with_a_result() -> None:
+    stop = StopFlag()
+    stop.set()
+    result = taso_py.optimize(nasrnn(steps=2, hidden=16), stop=stop, time_budget_s=20)
+    assert result.stop_reason == "interrupted"
+    assert result.improved is False
+
+
+def test_no_rules_means_no_change() -> None:
+    proto = mobileone_s0(width=0.25, image=32)
+    result = taso_py.optimize(proto, race=False, rules=[])
+    assert not result.rules
+    assert result.model.SerializeToString() == proto.SerializeToString()
+
+
+def test_workloads_are_all_checked_and_recorded() -> None:
+    text = "agraph (float[N,8] x) => (float[N,4] y) {a = MatMul(x, A) b = MatMul(x, B) y = Add(a, b)}"
+    proto = model(text, A=(8, 4), B=(8, 4))
+    result = taso_py.optimize(proto, workloads=[{"N": 1}, {"x": [3, 8]}], time_budget_s=20)
+    assert [dict(s) for s in result.shapes] == [{"x": (1, 8)}, {"x": (3, 8)}]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"shapes": {"z": 3}}, UsageError),
+        ({"only": ["no-such-rule"]}, UsageError),
+        ({"alpha": 0.5}, UsageError),
+        ({"time_budget_s": math.nan}, UsageError),
+    ],
+)
+def test_bad_options_are_usage_errors(options: dict, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        taso_py.optimize(double(), race=False, **options)
+
+
+def test_a_rule_file_with_an_error_names_the_place(tmp_path: Path) -> None:
+    rules = tmp_path / "bad.rules"
+    rules.write_text("rule a:\n  Relu(x) => Foo(x)\n")
+    with pytest.raises(RuleError, match=r"bad.rules:2:14: unknown operator Foo"):
+        taso_py.optimize(double(), race=False, rules=[rules])
+
+
+def test_a_model_that_the_runtime_refuses_is_a_model_error() -> None:
+    proto = double()
+    proto.opset_import[0].version = 99
+    with pytest.raises(ModelError):
+        taso_py.optimize(proto, race=False)

@@ -1,0 +1,80 @@
+"""Operators of variable arity: two operands that a rule puts together need not stand side by side, or in front."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.reference
+
+import taso_py
+from tests.helpers.graphs import model
+
+FAR_APART = """
+agraph (float[1,4,6,6] x) => (float[1,4,6,6] y) {
+  a = Conv <pads = [1,1,1,1]> (x, K)
+  b = Sigmoid(x)
+  c = Add(a, b)
+  d = Tanh(x)
+  e = Add(c, d)
+  f = Conv <pads = [1,1,1,1]> (x, L)
+  y = Add(e, f)
+}
+"""
+KERNELS_ADDED = """
+rule kernels-added:
+  Add(Conv(x, w, pads=p), Conv(x, v, pads=p)) => Conv(x, Add(w, v), pads=p)
+  for x[n, c, h, u], w[o, c, k, l], v[o, c, k, l]
+"""
+JOINED = """
+agraph (float[1,4] x) => (float[1,20] y) {
+  m = MatMul(x, A) a = Softsign(m)
+  n = MatMul(x, B) b = Softsign(n)
+  o = MatMul(x, C) c = Softsign(o)
+  p = MatMul(x, D) d = Softsign(p)
+  y = Concat<axis = 1>(x, a, b, c, d)
+}
+"""
+FUNCTION_OUTSIDE = """
+rule softsign-outside:
+  Concat(Softsign(x), Softsign(y), axis=rank(a)) => Softsign(Concat(x, y, axis=rank(a)))
+  for x[*a, m, *b], y[*a, n, *b]
+
+rule products-joined:
+  Concat(MatMul(x, y), MatMul(x, z), axis=1) => MatMul(x, Concat(y, z, axis=1))
+  for x[m, n], y[n, k], z[n, l]
+"""
+
+
+def improved(proto: onnx.ModelProto, rules: str, folder: Path) -> taso_py.Result:
+    """The model that these rules alone lead to, certified and run."""
+    (folder / "own.rules").write_text(rules)
+    result = taso_py.optimize(proto, rules=(folder / "own.rules",), race=False, cache=None)
+    result.save(folder / "out.onnx")
+    result.save_certificate(folder / "steps.json")
+    assert taso_py.certify(proto, folder / "out.onnx", folder / "steps.json").largest_ulp <= 2
+    shape = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    np.testing.assert_allclose(evaluated(result.model, x), evaluated(proto, x), rtol=1e-4, atol=1e-5)
+    return result
+
+
+def evaluated(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    return np.asarray(onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})[0])
+
+
+def operators(result: taso_py.Result) -> Counter[str]:
+    return Counter(n.op_type for n in result.model.graph.node)
+
+
+def test_summands_that_belong_together_need_not_stand_side_by_side(tmp_path: Path) -> None:
+    result = improved(model(FAR_APART, K=(4, 4, 3, 3), L=(4, 4, 3, 3)), KERNELS_ADDED, tmp_path)
+    assert operators(result)["Conv"] == 1
+    assert "kernels-added" in {r.name for r in result.rules}
+
+
+def test_neighbours_in_a_join_of_many_are_joined_first(tmp_path: Path) -> None:
+    result = improved(model(JOINED, **dict.fromkeys("ABCD", (4, 4))), FUNCTION_OUTSIDE, tmp_path)
+    assert operators(result) == Counter({"MatMul": 1, "Softsign": 1, "Concat": 1})

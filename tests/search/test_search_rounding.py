@@ -1,0 +1,60 @@
+"""Above a rounding no rewrite changes floats, not even by an error of rounding."""
+
+from __future__ import annotations
+
+import pytest
+
+from taso_py.onnx_io.load import load
+from tests.helpers.graphs import model, rewriter, view_of
+
+RULES = """
+rule common "A common factor comes out.": Sub(Mul(a, c), Mul(b, c)) => Mul(Sub(a, b), c)
+rule twice "Two transpositions are none.": Transpose(Transpose(x, perm=[1, 0]), perm=[1, 0]) => x
+"""
+START = "(float[2,3] a, float[2,3] b, float c, float[2,3] f) => (float[2,3] f2, "
+COMMON = """p = Mul(a, c)
+    q = Mul(b, c)
+    s = Sub(p, q)
+    f2 = Neg(f)"""
+
+
+def names(result: str, rest: str) -> set[str]:
+    """Rules that match somewhere in a graph that computes s = a·c - b·c and then ``rest``."""
+    loaded = load(model(f"agraph {START} {result}) {{\n {COMMON}\n {rest} }}"))
+    rules, canonical = rewriter(RULES)
+    found = rules.all_matches(view_of(loaded, canonical))
+    return {match.rule.name for matches in found.values() for match in matches}
+
+
+@pytest.mark.parametrize(
+    ("result", "rest"),
+    [
+        ("int64[2,3] y", "y = Cast<to = 7>(s)"),
+        ("float[2,3] y", "r = Relu(s) y = Round(r)"),
+        ("float[2,3] y", "r = Div(s, c) y = Floor(r)"),
+        ("uint8[2,3] y", "y = QuantizeLinear(s, c)"),
+        ("uint8[2,3] y", "m = ReduceMax(s) n = Abs(m) y = QuantizeLinear(f, n)"),
+        ("float[2,3] y", "t = Transpose<perm = [1, 0]>(s) u = Ceil(t) y = Transpose<perm = [1, 0]>(u)"),
+    ],
+)
+def test_what_is_rounded_later_stays(result: str, rest: str) -> None:
+    assert "common" not in names(result, rest)
+
+
+@pytest.mark.parametrize(
+    ("result", "rest"),
+    [
+        ("float[2,3] y", "y = Relu(s)"),
+        ("float[2,3] y", "t = Round(f) y = Add(s, t)"),
+        ("bool[2,3] y", "y = Greater(s, f)"),
+        ("float[2,3] y", "q8 = QuantizeLinear(f, c) d = DequantizeLinear(q8, c) y = Mul(s, d)"),
+        ("double[2,3] y", "i = Cast<to = 7>(f) j = Cast<to = 11>(i) k = Cast<to = 11>(s) y = Add(j, k)"),
+    ],
+)
+def test_what_is_not_is_rewritten(result: str, rest: str) -> None:
+    assert "common" in names(result, rest)
+
+
+def test_copies_may_be_rewritten_there() -> None:
+    twice = "t = Transpose<perm = [1, 0]>(s) u = Transpose<perm = [1, 0]>(t) y = Round(u)"
+    assert names("float[2,3] y", twice) == {"twice"}
