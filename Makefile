@@ -9,7 +9,7 @@ BENCH   := $(VENV)/.superopt-bench
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check rules verify audit bench zoo conformance
+.PHONY: help setup demo test test-all check rules verify audit bench zoo conformance robustness
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,9 +36,10 @@ test: $(STAMP)  ## run every test
 test-all:  ## run every test under each Python 3.11 to 3.13 found on this machine
 	@scripts/test_all.sh $(JOBS)
 
-check: $(STAMP)  ## ruff (lint and format), mypy --strict and the import contract
+check: $(STAMP)  ## ruff (lint and format), limits of size, mypy --strict and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	$(BIN)/python -m scripts.audit.limits
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
@@ -64,3 +65,6 @@ bench: $(BENCH)  ## optimise the zoo and time it against onnxsim and onnxslim; r
 
 conformance: $(STAMP)  ## run the ONNX backend test-suite through the optimiser; results in conformance_output/
 	$(BIN)/python -m scripts.audit.conformance
+
+robustness: $(STAMP)  ## put ONNX's, packaged and random models through the command line, and count exit codes
+	$(BIN)/python -m scripts.audit.robustness

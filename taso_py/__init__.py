@@ -1,12 +1,28 @@
-"""ONNX superoptimizer: proved rewrites, searched by cost, checked and measured in ONNX Runtime."""
+"""ONNX superoptimizer: proved rewrites, searched by cost, checked and measured in ONNX Runtime.
+
+The functions are those of `taso_py.api`, which alone has `check` and `generate`: `taso_py.check` and
+`taso_py.generate` are packages.
+"""
 
 from __future__ import annotations
 
-from taso_py.api import certify, optimize
+from taso_py.api import bench, certify, derive, inspect, optimize, rank, verify
 from taso_py.options import Options
 from taso_py.result import Result, RuleReport
 from taso_py.version import VERSION
 
-__all__ = ["Options", "Result", "RuleReport", "__version__", "certify", "optimize"]
+__all__ = [
+    "Options",
+    "Result",
+    "RuleReport",
+    "__version__",
+    "bench",
+    "certify",
+    "derive",
+    "inspect",
+    "optimize",
+    "rank",
+    "verify",
+]
 
 __version__ = VERSION

@@ -1,14 +1,39 @@
-"""The library's front door: `taso_py.optimize` and `taso_py.certify`."""
+"""One function for each command of `superopt`; docs/api.md has them in a table.
+
+Each takes its options as one record of `taso_py.options`, as keywords that are the fields of that record, or as both,
+and then the keywords count: ``check(a, b, CheckOptions(threads=2), seed=7)``.  Lists, texts and single sizes become the
+tuples, paths and shapes that the fields hold; None means the default.
+
+The functions return what they found and raise the classes of `taso_py.errors`: UsageError for an option that cannot be
+meant, ModelError for a model that cannot be read or run, RuntimeMissingError without ONNX Runtime or the execution
+provider.  They print nothing and never exit.  Times are in seconds where a name ends in ``_s`` or is ``seconds``, in
+milliseconds where it ends in ``_ms``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from taso_py.options import Apply, CostName, Objective, Options, OrtLevel, Shape
+from taso_py.errors import UsageError
+from taso_py.options import (
+    BenchOptions,
+    CacheOptions,
+    CertifyOptions,
+    CheckOptions,
+    DeriveOptions,
+    GenerateOptions,
+    InspectOptions,
+    Options,
+    RankOptions,
+    RuleOptions,
+    VerifyOptions,
+    chosen,
+)
+from taso_py.options.field import shown
 from taso_py.progress import Progress, SilentProgress
-from taso_py.result import Result
+from taso_py.result import Inspection, Result
 from taso_py.stop import StopFlag
 
 if TYPE_CHECKING:
@@ -16,109 +41,249 @@ if TYPE_CHECKING:
 
     from taso_py.certificate.certify import Certified
     from taso_py.certificate.laws import Prover
+    from taso_py.check.report import CheckReport
+    from taso_py.cost.cache import Cache
+    from taso_py.prove.verdict import Proved
+    from taso_py.report.benchmark import Benchmark
+    from taso_py.report.derivation import Derivation
+    from taso_py.report.generation import Generated
+    from taso_py.report.ranking import Ranking
+    from taso_py.report.rules import ListedRule
+    from taso_py.report.verification import Verification
+    from taso_py.rules.rule import Rule
 
-Shapes = Mapping[str, int | Sequence[int]]
+__all__ = [
+    "bench",
+    "certify",
+    "check",
+    "derive",
+    "find_rule",
+    "generate",
+    "inspect",
+    "list_rules",
+    "open_cache",
+    "optimize",
+    "proof_of",
+    "rank",
+    "verify",
+]
 
-
-class OptionFields(TypedDict, total=False):
-    """The keywords of `optimize`; meanings and defaults are those of `taso_py.options.Options`."""
-
-    ep: str
-    ep_options: Mapping[str, str]
-    threads: int | None
-    ort_level: OrtLevel
-    shapes: Shapes
-    workloads: Sequence[Shapes]
-    inputs: Mapping[str, str | Path]
-    rules: Sequence[str | Path] | None
-    only: Sequence[str]
-    disable: Sequence[str]
-    allow_bounded: bool
-    allow_overflow: bool
-    apply: Apply
-    alpha: float
-    time_budget_s: float
-    cost: CostName
-    objective: Objective
-    race: bool
-    min_gain: float
-    freeze_initializers: bool
-    allow_contrib: bool
-    provenance: bool
-    cache: str | Path | None
-    seed: int
-    strict: bool
+File: TypeAlias = "str | Path"
+Model: TypeAlias = "str | Path | onnx.ModelProto"
 
 
 def optimize(
-    model: str | Path | onnx.ModelProto,
+    model: Model,
+    options: Options | None = None,
     *,
     progress: Progress | None = None,
     stop: StopFlag | None = None,
-    **options: Unpack[OptionFields],
+    **fields: Any,
 ) -> Result:
-    """Find a faster model that computes the same function as `model`, check it and measure it.
+    """Find a faster model that computes the same function as ``model``, check it and measure it.
 
-    Prints nothing, never exits, writes nothing but the cache of measurements: `Result.save` writes the model.
-    Raises the classes of `taso_py.errors`, among them UsageError for an option that cannot be meant.
+    Options: `taso_py.Options`.  ``shapes`` maps an input to its sizes (``{"x": (1, 3, 224, 224)}``) or a symbol to one
+    size (``{"batch": 8}``).  Once ``stop`` is set the search ends with the best result so far.  Writes nothing but the
+    cache of measurements: `Result.save` writes the model.  Raises MismatchError with ``strict``, RuleError for a rule
+    file that cannot be read or a rule that is not proved.
     """
+    settled = chosen(Options, options, fields)
     from taso_py.run import pipeline
 
-    source = Path(model) if isinstance(model, str) else model
-    return pipeline.optimize(
-        source, options_from(options), progress=progress or SilentProgress(), stop=stop or StopFlag()
-    )
+    return pipeline.optimize(_model(model), settled, progress=progress or SilentProgress(), stop=_flag(stop))
+
+
+def check(first: Model, second: Model, options: CheckOptions | None = None, **fields: Any) -> CheckReport:
+    """Run two models on the same inputs and compare every output, element by element.
+
+    Errors in the report are the largest over all outputs and sets of inputs: absolute max|y-y'|, relative
+    max|y-y'| / max|y|.  Models that differ, or whose interfaces do, are no error: ``passed`` is False then.
+    """
+    settled = chosen(CheckOptions, options, fields)
+    from taso_py.run import check as run
+
+    return run.check(_model(first), _model(second), settled)
+
+
+def bench(models: Sequence[Model], options: BenchOptions | None = None, **fields: Any) -> Benchmark:
+    """Time models in alternating blocks of ``block_s`` seconds, on the same inputs; ratios are against the first.
+
+    Latencies are in milliseconds; a ratio is the median over rounds, with its 95 % bootstrap interval.  Raises
+    UsageError for models whose inputs or outputs differ.
+    """
+    settled = chosen(BenchOptions, options, fields)
+    from taso_py.run import bench as run
+
+    return run.bench(_models(models), settled)
+
+
+def inspect(model: Model, options: InspectOptions | None = None, **fields: Any) -> Inspection:
+    """Operators, parameters, floating-point operations, bytes moved and peak activation memory (bytes) of a model.
+
+    Figures hold at ``shapes``, or at default sizes.  Needs no ONNX Runtime.
+    """
+    settled = chosen(InspectOptions, options, fields)
+    from taso_py.run import inspect as run
+
+    return run.inspect(_model(model), settled)
+
+
+def verify(
+    files: Sequence[File] = (),
+    options: VerifyOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    **fields: Any,
+) -> Verification:
+    """Look up or find the verdict on every rule of ``files``, the library's where there are none.
+
+    ``timeout_s`` is processor time in seconds for one rule.  Writes nothing unless ``update`` is set: then the
+    library's record of proofs.  `Verification.require_expected` raises UnprovedError where a rule is not as its file
+    promises.  Raises RuleError for a file that cannot be read, UsageError for a name that no rule has.
+    """
+    settled = chosen(VerifyOptions, options, fields)
+    from taso_py.run import verify as run
+
+    return run.verify(_files("files", files), settled, progress or SilentProgress())
+
+
+def generate(options: GenerateOptions | None = None, *, progress: Progress | None = None, **fields: Any) -> Generated:
+    """Discover rules: enumerate terms, prove the laws between them, keep those from which the others follow.
+
+    Writes nothing but the ``checkpoint`` directory: `Generated.save` writes the rules.  ``memory_limit_gb`` is in
+    gigabytes.  Raises UsageError for more than 50 million applications without ``force``.
+    """
+    settled = chosen(GenerateOptions, options, fields)
+    from taso_py.run import generate as run
+
+    return run.generate(settled, progress or SilentProgress())
+
+
+def derive(goals: Sequence[File], options: DeriveOptions | None = None, **fields: Any) -> Derivation:
+    """Which laws of the files ``goals`` follow from other rules by rewriting, looking at ``states`` terms each.
+
+    A goal is a rule file, or TASO's shipped substitutions as JSON.  `Derivation.require_all` raises UnprovedError where
+    a law does not follow.  Raises RuleError or UsageError for a file without laws.
+    """
+    settled = chosen(DeriveOptions, options, fields)
+    from taso_py.run import derive as run
+
+    return run.derive(_files("goals", goals), settled)
+
+
+def rank(
+    models: Sequence[File],
+    options: RankOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    stop: StopFlag | None = None,
+    **fields: Any,
+) -> Ranking:
+    """Which rules pay on models by themselves; a gain is a share of the model's time: 0.06 means 6 %.
+
+    ``time_budget_s`` is for each model.  Once ``stop`` is set, the ranking of the models so far.
+    """
+    settled = chosen(RankOptions, options, fields)
+    from taso_py.run import rank as run
+
+    paths = _files("models", models)
+    return run.rank(paths, settled, progress=progress or SilentProgress(), stop=_flag(stop))
 
 
 def certify(
-    original: str | Path | onnx.ModelProto,
-    optimised: str | Path | onnx.ModelProto,
-    certificate: str | Path,
+    original: Model,
+    optimised: Model,
+    certificate: File,
+    options: CertifyOptions | None = None,
     *,
-    freeze_initializers: bool = False,
-    shapes: Shapes | None = None,
-    inputs: Mapping[str, str | Path] | None = None,
-    seed: int = 0,
     prover: Prover | None = None,
+    **fields: Any,
 ) -> Certified:
-    """Check that a certificate, which `Result.save_certificate` wrote, leads from `original` to `optimised`.
+    """Check that a certificate, which `Result.save_certificate` wrote, leads from ``original`` to ``optimised``.
 
     Every rule is judged again, every step replayed, and both models run in ONNX Runtime on inputs as for `optimize`.
-    Raises CertificateError with the first thing that does not hold, UsageError where `freeze_initializers` is not what
-    the certificate was made with. `prover` replaces the judgement of the rules.
+    Raises CertificateError with the first thing that does not hold, UsageError where ``freeze_initializers`` is not
+    what the certificate was made with. ``prover`` replaces the judgement of the rules.
     """
+    settled = chosen(CertifyOptions, options, fields)
     from taso_py.certificate.certify import certify as run
     from taso_py.certificate.numeric import Inputs
     from taso_py.files import load_arrays
+    from taso_py.run.subject import require_runnable
 
-    first, second = (Path(model) if isinstance(model, str) else model for model in (original, optimised))
-    arrays = load_arrays({name: Path(file) for name, file in (inputs or {}).items()})
-    return run(
-        first,
-        second,
-        Path(certificate),
-        freeze_initializers=freeze_initializers,
-        inputs=Inputs(_shapes(shapes or {}), arrays, seed),
-        prover=prover,
-    )
+    models = _model(original), _model(optimised)
+    inputs = Inputs(settled.shapes, load_arrays(settled.inputs), settled.seed)
+    require_runnable(*models)
+    (document,) = _files("certificate", [certificate])
+    return run(*models, document, freeze_initializers=settled.freeze_initializers, inputs=inputs, prover=prover)
 
 
-def options_from(fields: OptionFields) -> Options:
-    """`Options` from the keywords of `optimize`: strings, lists and single sizes become what it holds."""
-    given: dict[str, object] = dict(fields)
-    if "shapes" in fields:
-        given["shapes"] = _shapes(fields["shapes"])
-    if "workloads" in fields:
-        given["workloads"] = tuple(_shapes(workload) for workload in fields["workloads"])
-    if "inputs" in fields:
-        given["inputs"] = {name: Path(file) for name, file in fields["inputs"].items()}
-    if (rules := fields.get("rules")) is not None:
-        given["rules"] = tuple(Path(file) for file in rules)
-    if (cache := fields.get("cache")) is not None:
-        given["cache"] = Path(cache)
-    given |= {"only": tuple(fields.get("only", ())), "disable": tuple(fields.get("disable", ()))}
-    return Options(**given)  # type: ignore[arg-type]
+# ---- the rest of `superopt rules` and `superopt cache` ---------------------------------------------------------------
 
 
-def _shapes(shapes: Shapes) -> dict[str, Shape]:
-    return {name: (sizes,) if isinstance(sizes, int) else tuple(sizes) for name, sizes in shapes.items()}
+def list_rules(options: RuleOptions | None = None, **fields: Any) -> tuple[ListedRule, ...]:
+    """Every rule of the library, or of the files ``rules``, with what is on record of it."""
+    settled = chosen(RuleOptions, options, fields)
+    from taso_py.run import catalog
+
+    return catalog.list_rules(settled)
+
+
+def find_rule(name: str, options: RuleOptions | None = None, **fields: Any) -> ListedRule:
+    """The rule of this name, or whose id begins with these eight or more digits; UsageError where there is none."""
+    settled = chosen(RuleOptions, options, fields)
+    from taso_py.run import catalog
+
+    return catalog.find_rule(name, settled)
+
+
+def proof_of(rule: Rule) -> Proved:
+    """The proof of a rule, made now, with everything that had to be shown; UnprovedError where there is none."""
+    from taso_py.run import catalog
+
+    return catalog.proof_of(rule)
+
+
+def open_cache(options: CacheOptions | None = None, **fields: Any) -> Cache:
+    """The database of measured regions, a context manager; one that is damaged is moved aside with a warning."""
+    settled = chosen(CacheOptions, options, fields)
+    from taso_py.cost.cache import Cache
+
+    return Cache(settled.cache)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _flag(stop: StopFlag | None) -> StopFlag:
+    """The caller's own flag: one that is not set yet is false, and counts."""
+    return StopFlag() if stop is None else stop
+
+
+def _model(model: Model) -> Path | onnx.ModelProto:
+    if isinstance(model, str | Path):
+        return Path(model)
+    if not hasattr(model, "SerializeToString"):
+        raise UsageError(f"model={shown(model)}: must be a file name or an onnx.ModelProto")
+    return model
+
+
+def _models(models: Sequence[Model]) -> list[Path | onnx.ModelProto]:
+    return [_model(model) for model in _several("models", models)]
+
+
+def _files(name: str, files: Sequence[File]) -> list[Path]:
+    found = []
+    for file in _several(name, files, least=0 if name == "files" else 1):
+        if not isinstance(file, str | Path):
+            raise UsageError(f"{name}={shown(file)}: must be file names")
+        found.append(Path(file))
+    return found
+
+
+def _several(name: str, given: Sequence[Any], least: int = 1) -> Sequence[Any]:
+    if isinstance(given, str | Path | bytes) or not isinstance(given, Sequence):
+        raise UsageError(f"{name}={shown(given)}: must be a list")
+    if len(given) < least:
+        raise UsageError(f"{name}={shown(given)}: must name at least one file")
+    return given

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.errors import ModelError, OutputError, UsageError
+from taso_py.folders import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
 
 _HINTS = {
     errno.ENOENT: "create its directory first",
+    errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOTDIR: "name a file in an existing directory",
     errno.ENOSPC: "free some space or choose another disk",
     errno.EDQUOT: "free some space or choose another disk",
@@ -79,14 +79,21 @@ def _write_text(path: Path, text: str) -> None:
 
 def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owner: Path | None = None) -> None:
     name = str(target) if owner is None else f"{target}, which holds the weights of {owner},"
-    if not os.path.lexists(target):
+    try:
+        mode = target.lstat().st_mode
+    except FileNotFoundError:
         return
+    except ValueError:
+        raise OutputError(f"cannot write {str(target)!r}: it holds a NUL, which no name of a file does") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {_reason(error)}") from error
     if any(_same_file(target, source) for source in sources):
         raise OutputError(f"{name} would overwrite the model being read: choose another output name")
-    mode = target.lstat().st_mode
-    if stat.S_ISDIR(mode) or target.is_dir():
+    if stat.S_ISLNK(mode):  # to replace the link would break what it is for: /dev/stdout is one
+        raise OutputError(f"{name} is a symbolic link: name the file that it points to")
+    if stat.S_ISDIR(mode):
         raise OutputError(f"{name} is a directory: name a file in it")
-    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) or (target.exists() and not target.is_file()):
+    if not stat.S_ISREG(mode):
         raise OutputError(f"{name} is not a regular file: choose another output name")
     if not force:
         raise OutputError(f"{name} exists already: use --force to overwrite it, or choose another name")
@@ -101,15 +108,11 @@ def _same_file(one: Path, other: Path) -> bool:
 
 @contextmanager
 def _staging(target: Path) -> Iterator[Path]:
-    folder: Path | None = None
     try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent))
-        yield folder
+        with RunFolder(target.parent, prefix=f".{target.name[:40]}.", suffix=".tmp") as folder:
+            yield folder.path
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _reason(error: OSError) -> str:
@@ -127,15 +130,20 @@ def _flush(path: Path) -> None:
 
 
 def require_model_file(path: Path) -> None:
-    """Raise ModelError unless `path` is a regular, readable file that is not empty."""
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory: name the .onnx file in it")
+    """Raise ModelError unless `path` is a regular, readable file that is not empty; links are followed."""
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelError(f"{path} is a directory: name the .onnx file in it")
+        if not stat.S_ISREG(mode):  # to open a FIFO would wait for ever, and a device has no end
+            raise ModelError(f"{path} is not a regular file: copy the model into one")
         with path.open("rb") as file:
             if not file.read(1):
                 raise ModelError(f"{path} is empty: it is not an ONNX model")
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist: check the name of MODEL") from None
+    except ValueError:
+        raise ModelError(f"{str(path)!r} holds a NUL: no file has such a name") from None
     except OSError as error:
         raise ModelError(f"cannot read {path}: {_reason(error)}") from error
 

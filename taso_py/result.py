@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from taso_py.errors import SpeedupNotReachedError, SuperoptError
 from taso_py.files import write_atomically, write_text
@@ -48,6 +48,36 @@ class Rejection:
     reproduction: Path | None = None
 
 
+ReasonCode = Literal[
+    "unsupported", "nothing matched", "nothing faster", "all rejected", "lost the race", "not confirmed",
+    "too noisy", "too little time", "interrupted",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a model was returned as it was."""
+
+    code: ReasonCode
+    words: str
+    """The same with its figures, and what to do where something can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class RacedCandidate:
+    """A candidate that was raced against the original, by the rules that made it.
+
+    `predicted_speedup` is what the search took it for, `speedup` the median of the race's paired ratios; None where it
+    was not timed, and then `failure` says why.
+    """
+
+    rules: tuple[str, ...]
+    predicted_speedup: float | None
+    speedup: float | None
+    rounds: int
+    failure: str | None = None
+
+
 class Evidence(Protocol):
     """What leads from the original to the result; written down on demand."""
 
@@ -84,6 +114,10 @@ class Result:
     flops_after: int | None = None
     rules: tuple[RuleReport, ...] = ()
     rejected: tuple[Rejection, ...] = ()
+    raced: tuple[RacedCandidate, ...] = ()
+    """Every candidate of the race, whether it won or lost."""
+    reason: Reason | None = None
+    """Why the model was not improved; None where it was."""
     stop_reason: str
     elapsed_s: float
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -158,7 +192,19 @@ JSON_FIELDS = (
     *("input", "output", "output_sha256", "improved", "speedup", "speedup_low", "speedup_high"),
     *("predicted_speedup", "latency_before_ms", "latency_after_ms", "max_abs_error", "max_rel_error"),
     *("tolerance", "nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
-    *("rejected", "stop_reason", "elapsed_s", "phases_s", "ep", "threads", "shapes", "cpu", "ort_version"),
+    *(
+        "rejected",
+        "raced",
+        "reason",
+        "stop_reason",
+        "elapsed_s",
+        "phases_s",
+        "ep",
+        "threads",
+        "shapes",
+        "cpu",
+        "ort_version",
+    ),
     "seed",
 )
 

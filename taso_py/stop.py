@@ -1,12 +1,21 @@
-"""A request to stop that the search polls: set by the first Ctrl-C, by the caller, or by nobody."""
+"""A request to stop: by the first signal, by the caller, or by nobody."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""What asks a program to end."""
+
+
+class Interrupted(BaseException):
+    """A stop was asked for within a block that may be left at any point."""
 
 
 class StopFlag:
@@ -15,24 +24,48 @@ class StopFlag:
     Not a `threading.Event`: a signal handler may run while the main thread holds the event's lock.
     """
 
-    __slots__ = ("_stopped",)
+    __slots__ = ("_abandoning", "_stopped", "signal")
 
     def __init__(self) -> None:
         self._stopped = False
+        self._abandoning = False
+        self.signal: int | None = None
+        """The first signal, if it was one that asked."""
 
     def __bool__(self) -> bool:
         return self._stopped
 
-    def set(self) -> None:
+    def set(self, number: int | None = None) -> None:
         """Ask to stop at the next convenient point."""
         self._stopped = True
+        self.signal = number
+
+    @contextmanager
+    def abandoning(self) -> Iterator[None]:
+        """Within the block a signal raises `Interrupted` at once, and so does one that came before."""
+        self._abandoning = True
+        try:
+            self.leave()
+            yield
+        finally:
+            self._abandoning = False
+
+    def keep(self) -> None:
+        """From here on the block is worth finishing: signals only set the flag."""
+        self._abandoning = False
+
+    def leave(self) -> None:
+        """Raise `Interrupted` if a signal came and the block may be left."""
+        if self._abandoning and self.signal is not None:
+            raise Interrupted
 
 
 @contextmanager
-def stop_on_interrupt(stop: StopFlag) -> Iterator[StopFlag]:
-    """Within the block the first SIGINT sets `stop` and the second raises KeyboardInterrupt.
+def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,)) -> Iterator[StopFlag]:
+    """Within the block the first signal sets `stop` and says so, and the second raises KeyboardInterrupt.
 
-    Outside the main thread Python allows no handlers: there the flag is left to the caller.
+    Outside the main thread Python allows no handlers: there the flag is left to the caller. A signal that the process
+    was started to ignore (nohup) stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -41,10 +74,23 @@ def stop_on_interrupt(stop: StopFlag) -> Iterator[StopFlag]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         if stop:
             signal.default_int_handler(number, frame)
-        stop.set()
+        stop.set(number)
+        _tell(number)
+        stop.leave()
 
-    previous = signal.signal(signal.SIGINT, interrupt)
+    wanted = [s for s in signals if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, interrupt) for number in wanted}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, previous if previous is not None else signal.default_int_handler)
+        for number, handler in previous.items():
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, handler if handler is not None else default)
+
+
+def _tell(number: int) -> None:
+    """One line on stderr; past the streams' own buffers, which the interrupted code may be writing to."""
+    name = signal.Signals(number).name
+    text = f"superopt: {name}: stopping with what is confirmed so far; once more to quit at once\n"
+    with suppress(OSError, ValueError, AttributeError):
+        os.write(sys.stderr.fileno(), text.encode())

@@ -17,6 +17,8 @@ from taso_py.prove.trials.runs import Replay
 from taso_py.rules import lock as locks
 from tests.helpers.judging import DOUBLE
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before any test module imports ONNX Runtime
+
 ROOT = Path(__file__).resolve().parents[1]
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]

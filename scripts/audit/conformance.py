@@ -87,7 +87,7 @@ def _alone(case: Case, mode: str) -> Outcome:
         try:
             return pool.submit(_do, case, mode).result()
         except BrokenProcessPool:
-            return Outcome(case.name, case.kind, mode, "crash", "the process died", rule=case.rule)
+            return Outcome(case.name, case.kind, mode, "crash", detail="the process died", rule=case.rule)
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Case:
     name: str
     kind: str
     content: bytes = field(repr=False)
+    _: KW_ONLY
     inputs: dict[str, Any] = field(default_factory=dict, repr=False)
     outputs: dict[str, Any] = field(default_factory=dict, repr=False)
     rtol: float = 1e-3
@@ -76,10 +77,10 @@ def _backend_case(test: loader.TestCase) -> Case:
         test.name,
         test.kind,
         _restamped(model).SerializeToString(),
-        dict(zip(names, map(_plain, inputs), strict=False)),
-        dict(zip((v.name for v in model.graph.output), map(_plain, outputs), strict=False)),
-        test.rtol,
-        test.atol,
+        inputs=dict(zip(names, map(_plain, inputs), strict=False)),
+        outputs=dict(zip((v.name for v in model.graph.output), map(_plain, outputs), strict=False)),
+        rtol=test.rtol,
+        atol=test.atol,
     )
 
 

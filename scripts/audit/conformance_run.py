@@ -13,7 +13,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -69,6 +69,7 @@ class Outcome:
     kind: str
     mode: str
     verdict: str
+    _: KW_ONLY
     detail: str = ""
     rules: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
@@ -172,20 +173,20 @@ class Runner:
         """Rules that make no moves: look-through and tidying, what they offer, and the tables that they leave."""
         library = load_rules()
         canonical = Canonicalizer.of(library.canonical, library.cleanup)
-        view = View.of(loaded.model, canonical.expand, loaded.folder.value)
-        rules = Counter(e.rule for value in view.model.nodes for e in view.expansions(value))
+        view = View.of(loaded.table, canonical.expand, loaded.folder.value)
+        rules = Counter(e.rule for value in view.table.nodes for e in view.expansions(value))
         plain = lowered(view, library.canonical, Roofline({}), time.monotonic() + _WRITING_S)
         if plain is not None:
             rules.update(step.rule for step in plain.trace)
-            self._check_table(case, loaded, plain.model, before)
-        view, steps = canonical.tidy(view, list(view.model.nodes))
+            self._check_table(case, loaded, plain.table, before)
+        view, steps = canonical.tidy(view, list(view.table.nodes))
         rules.update(step.rule for step in steps)
-        compared = self._check_table(case, loaded, view.model, before)
+        compared = self._check_table(case, loaded, view.table, before)
         return replace(outcome, compared=compared, rules=dict(rules))
 
-    def _check_table(self, case: Case, loaded: Loaded, model: Table, before: Outputs | None) -> bool:
+    def _check_table(self, case: Case, loaded: Loaded, table: Table, before: Outputs | None) -> bool:
         """Export a table and check it; whether it was compared on the test's own inputs."""
-        exported = export(loaded, model)
+        exported = export(loaded, table)
         broken = check_contract(loaded.proto, exported)
         if broken:
             raise Failed("contract", broken[0])
@@ -240,22 +241,22 @@ class _NotRunnableError(Exception):
 
 def respelled(loaded: Loaded) -> tuple[Table, int]:
     """The table in which every node that can be written counts as new; and how many those are."""
-    nodes, count = dict(loaded.model.nodes), 0
-    for value, node in loaded.model.nodes.items():
+    nodes, count = dict(loaded.table.nodes), 0
+    for value, node in loaded.table.nodes.items():
         if isinstance(node.operator, Opaque) or loaded.unsupported is not None:
             continue
         types = [loaded.values.types[i] for i in node.inputs if i is not None]
         with suppress(TypingError):
-            if node.operator.write(loaded.model.opset, types) is not None:
+            if node.operator.write(loaded.table.opset, types) is not None:
                 nodes[value] = replace(node, origin=None)
                 count += 1
-    return replace(loaded.model, nodes=nodes), count
+    return replace(loaded.table, nodes=nodes), count
 
 
 def _exported_anew(loaded: Loaded) -> onnx.ModelProto:
     """The unchanged table, exported although it is unchanged: equal nodes, none of them the same object."""
-    nodes: dict[int, Node] = {v: replace(n) for v, n in loaded.model.nodes.items()}
-    proto: onnx.ModelProto = onnx_ir.to_proto(export(loaded, replace(loaded.model, nodes=nodes)))
+    nodes: dict[int, Node] = {v: replace(n) for v, n in loaded.table.nodes.items()}
+    proto: onnx.ModelProto = onnx_ir.to_proto(export(loaded, replace(loaded.table, nodes=nodes)))
     return proto if loaded.unsupported is None else loaded.proto
 
 

@@ -17,7 +17,6 @@ import click
 from taso_py.prove.expansion.judge import exhaustive
 from taso_py.rules.library import load_file
 from taso_py.rules.location import rules_directory
-from taso_py.rules.lock import expected
 from taso_py.rules.rule import Rule
 
 
@@ -28,7 +27,7 @@ from taso_py.rules.rule import Rule
 def main(files: tuple[Path, ...], sample: int | None, seed: int) -> None:
     """Expand all laws of FILES (default: those that ship) that are said to be proved."""
     found = [rule for file in files or sorted(rules_directory().glob("*.rules")) for rule in load_file(file)]
-    rules = [rule for rule in found if expected(rule) == "proved"]
+    rules = [rule for rule in found if rule.promise == "proved"]
     if sample is not None:
         rules = random.Random(seed).sample(rules, min(sample, len(rules)))
     counts: Counter[str] = Counter()

@@ -35,7 +35,7 @@ def broken(entries: list[Entry]) -> list[Entry]:
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option("--judge-only", is_flag=True, help="Ask the oracle, not the prover.")
 def main(
-    sample: int, seed: int, path: Path | None, prover: str, limit: float, processes: int, judge_only: bool
+    *, sample: int, seed: int, path: Path | None, prover: str, limit: float, processes: int, judge_only: bool
 ) -> None:
     """The command line."""
     setting = Setting(prover, limit, processes, Console(stderr=True))

@@ -23,9 +23,10 @@ from taso_py.generate.kept.explain import Nodes
 from taso_py.generate.laws.pairs import CONSTANT, VARIABLE, Terms, Tree, leaves, replaced
 from taso_py.generate.tasks import Space, Start, grown
 from taso_py.generate.terms.atoms import Source
-from taso_py.generate.terms.enumeration import Key, Representative, accepted
+from taso_py.generate.terms.enumeration import Key, accepted
 from taso_py.generate.terms.field import fingerprints
 from taso_py.generate.terms.last_level import last_parts
+from taso_py.generate.terms.representatives import Representative
 from taso_py.graph.types import TensorType
 from taso_py.rules.library import load_file
 
@@ -155,7 +156,7 @@ class Classes:
 @click.option("--states", default=400, show_default=True, help="Terms looked at for one graph.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--show", default=20, show_default=True, help="Graphs without a derivation that are shown.")
-def main(file: Path, set_name: str, max_operators: int, graphs: int, states: int, seed: int, show: int) -> None:
+def main(*, file: Path, set_name: str, max_operators: int, graphs: int, states: int, seed: int, show: int) -> None:
     """Prints the share of graphs that reach their representative."""
     start = time.monotonic()
     classes = Classes(Space(set_name, (), max_operators))

@@ -46,7 +46,7 @@ def chosen(names: tuple[str, ...], sample: int | None, seed: int) -> list[str]:
 @click.option("--limit", type=float, default=60.0, show_default=True, help="Seconds for one proof.")
 @click.option("--processes", type=int, default=2, show_default=True)
 def main(
-    count: int, sample: int | None, names: tuple[str, ...], kinds: tuple[str, ...], seed: int, path: Path | None,
+    *, count: int, sample: int | None, names: tuple[str, ...], kinds: tuple[str, ...], seed: int, path: Path | None,
     earlier: Path | None, prover: str, limit: float, processes: int,
 ) -> None:  # fmt: skip
     """The command line."""

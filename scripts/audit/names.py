@@ -268,7 +268,14 @@ def answers(columns: Sequence[Sequence[Rule]], ask: Ask, jobs: int) -> list[list
 @click.option("--jobs", type=int, default=2, show_default=True, help="Processes at a time.")
 @click.option("--worker", is_flag=True, hidden=True)
 def main(
-    files: tuple[Path, ...], only: tuple[str, ...], sample: int | None, seed: int, judge: str, jobs: int, worker: bool
+    *,
+    files: tuple[Path, ...],
+    only: tuple[str, ...],
+    sample: int | None,
+    seed: int,
+    judge: str,
+    jobs: int,
+    worker: bool,
 ) -> None:
     """The command line."""
     if worker:

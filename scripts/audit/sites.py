@@ -116,7 +116,7 @@ def with_prover(library: Library, prover: Recorder) -> Library:
 def matches_in(loaded: Loaded, library: Library) -> list[Match]:
     """Every match of every directed rule on the graph as it is."""
     canonical = Canonicalizer.of(library.canonical, library.cleanup)
-    view = View.of(loaded.model, canonical.expand, loaded.folder.value)
+    view = View.of(loaded.table, canonical.expand, loaded.folder.value)
     found = Rewriter.of(library.all(), canonical).all_matches(view)
     return [match for matches in found.values() for match in matches]
 
@@ -124,7 +124,7 @@ def matches_in(loaded: Loaded, library: Library) -> list[Match]:
 def applied_in(loaded: Loaded, library: Library) -> dict[str, int]:
     """For each rule the sites at which it is applied when every search rule has its turn; tidying counts as well."""
     canonical = Canonicalizer.of(library.canonical, library.cleanup)
-    view = View.of(loaded.model, canonical.expand, loaded.folder.value)
+    view = View.of(loaded.table, canonical.expand, loaded.folder.value)
     search = Exhaustive(Rewriter.of(library.search, canonical), Roofline({}))
     found = search.run(view, 0.0, lambda: False, lambda built, cost: None)
     steps = [step for state in found.states for step in state.trace]
@@ -145,7 +145,7 @@ def counted(matches: Iterable[Match]) -> dict[str, dict[str, int]]:
 def survey(path: Path, library: Library) -> dict[str, Any]:
     """What is counted of one model: with proofs at sites made anew, then remembered."""
     loaded = load_model(path)
-    found: dict[str, Any] = {"nodes": len(loaded.model.nodes)}
+    found: dict[str, Any] = {"nodes": len(loaded.table.nodes)}
     with tempfile.TemporaryDirectory() as folder:
         for turn in ("cold", "warm"):
             prover = Recorder(None if site_proofs is None else site_proofs.SiteProofs(Path(folder) / "sites.db"))

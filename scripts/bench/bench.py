@@ -37,7 +37,7 @@ from taso_py.errors import ModelError, SuperoptError, WorkerError
 GROUPS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What one bench run holds fixed."""
 
@@ -193,12 +193,20 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--extra", default="", help="More options for `superopt optimize`, in one quoted string.")
 def main(
-    names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float,
+    *, names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float,
     threads: int | None, time_budget: float, tools: tuple[str, ...], extra: str,
 ) -> None:  # fmt: skip
     require_known(names)
     options = ("--time-budget", f"{time_budget:g}", *shlex.split(extra))
-    settings = Settings(out, zoo_dir, rounds, threads or available_threads(), block, options, tools)
+    settings = Settings(
+        out=out,
+        zoo=zoo_dir,
+        rounds=rounds,
+        threads=threads or available_threads(),
+        block_s=block,
+        options=options,
+        tools=tools,
+    )
     out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     try:

@@ -48,7 +48,7 @@ class Column:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One model of the bench; ``improved`` is what the program itself said."""
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class ToolRun:
     tool: str
     output: Path | None
     seconds: float
+    _: KW_ONLY
     nodes: int | None = None
     same_bytes: bool = False
     failure: str | None = None
@@ -81,7 +82,7 @@ def run_tool(tool: str, command: Sequence[str], model_file: Path, output: Path) 
         return ToolRun(tool, None, seconds, failure=f"exit {done.returncode}: {_last_line(done)}")
     result = json.loads(done.stdout) if tool == "superopt" else None
     same = filecmp.cmp(model_file, output, shallow=False)
-    return ToolRun(tool, output, seconds, node_count(output), same, result=result)
+    return ToolRun(tool, output, seconds, nodes=node_count(output), same_bytes=same, result=result)
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -83,6 +83,7 @@ class Worker:
         self._child: _Child | None = None
         self._opened: dict[int, tuple[ModelRef, Open]] = {}
         self._next = 1
+        self._version: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +96,12 @@ class Worker:
     def info(self) -> Info:
         """ONNX Runtime's version and providers, and the child's process id."""
         return self._alive().info
+
+    def ort_version(self) -> str:
+        """ONNX Runtime's version; starts no child if there ever was one."""
+        if self._version is None:
+            self._version = self.info().ort_version
+        return self._version
 
     def open(
         self,
@@ -260,6 +267,7 @@ class Worker:
     def _alive(self) -> _Child:
         if self._child is None:
             self._child = _start(self.config)
+            self._version = self._child.info.ort_version
         return self._child
 
     def _kill(self) -> None:
@@ -324,9 +332,14 @@ def _start(config: WorkerConfig) -> _Child:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, with this package importable even when it is not installed."""
+    """The parent's environment, with this package importable even when it is not installed, without telemetry.
+
+    ONNX Runtime's wheels write a device id below the home directory and look up the vendor's collector when they are
+    imported: a call of its API comes too late.
+    """
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, str(_PACKAGE_ROOT)])}
+    own = {"PYTHONPATH": os.pathsep.join([*paths, str(_PACKAGE_ROOT)]), "ORT_DISABLE_TELEMETRY": "1"}
+    return {**os.environ, **own}
 
 
 def _require_file(ref: ModelRef) -> None:

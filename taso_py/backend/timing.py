@@ -27,7 +27,7 @@ from taso_py.errors import UsageError
 MIN_CONFIRM_ROUNDS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
     """Paired comparison of original and winner in a fresh process: speed-up = median of before/after.
 
@@ -152,11 +152,11 @@ def _confirmation(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:
     ratios = [[row[i] / row[i + 1] for i in range(0, len(row), 2)] for row in pairs]
     total = bootstrap_interval([geometric_mean(row) for row in ratios], seed=seed)
     return Confirmation(
-        total.median,
-        total.low,
-        total.high,
-        1000 * median([sum(row[::2]) for row in pairs]),
-        1000 * median([sum(row[1::2]) for row in pairs]),
-        len(pairs),
-        tuple(bootstrap_interval(column, seed=seed) for column in zip(*ratios, strict=True)),
+        speedup=total.median,
+        low=total.low,
+        high=total.high,
+        before_ms=1000 * median([sum(row[::2]) for row in pairs]),
+        after_ms=1000 * median([sum(row[1::2]) for row in pairs]),
+        rounds=len(pairs),
+        workloads=tuple(bootstrap_interval(column, seed=seed) for column in zip(*ratios, strict=True)),
     )

@@ -13,7 +13,7 @@ relies on none of these.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import onnx
@@ -49,6 +49,7 @@ class Certified:
     """Each judged again."""
     weights: int
     """Initializers computed again."""
+    _: KW_ONLY
     largest_ulp: int
     """The largest distance of a computed weight, in units in the last place."""
     same_file: bool
@@ -78,12 +79,7 @@ def certify(
     document, as_written = read(certificate)
     _require_said(document, freeze_initializers=freeze_initializers)
     loaded = load(original, freeze_initializers=freeze_initializers)
-    given = digest(original)
-    if given != document.original:
-        raise CertificateError(
-            f"the original is not the model that was optimised: sha256 {given.sha256[:16]}..., "
-            f"the certificate is for {document.original.sha256[:16]}..."
-        )
+    _require_for(document, original)
     read_proto(optimised)
     try:
         laws = judged(document, prover)
@@ -93,16 +89,35 @@ def certify(
         raise CertificateError("the certificate is nested too deeply to be followed") from None
     if not as_written:
         raise CertificateError("the certificate was altered after it was written: its own sha256 is another")
+    same_file = _is_same_file(document, optimised, made)
+    require_valid(original, optimised)
+    runs = require_agreement(original, optimised, inputs or Inputs(), pool)
+    places = sum(len(step.places) for step in document.steps)
+    return Certified(
+        len(document.steps), places, document.rules, len(document.weights),
+        largest_ulp=largest, same_file=same_file, inputs=runs,
+    )  # fmt: skip
+
+
+def _require_for(document: Certificate, original: Path | onnx.ModelProto) -> None:
+    """The original is the model that the certificate is for."""
+    given = digest(original)
+    if given != document.original:
+        raise CertificateError(
+            f"the original is not the model that was optimised: sha256 {given.sha256[:16]}..., "
+            f"the certificate is for {document.original.sha256[:16]}..."
+        )
+
+
+def _is_same_file(document: Certificate, optimised: Path | onnx.ModelProto, made: Artifact) -> bool:
+    """Whether the optimised model is byte for byte the one named; otherwise it is what the certificate leads to."""
     same_file = digest(optimised) == document.optimised
     if not same_file and not leads_to(made, document.optimised):
         raise CertificateError(
             f"the certificate was made for another file, sha256 {document.optimised.sha256[:16]}..., "
             "and what it leads to here is not that file either"
         )
-    require_valid(original, optimised)
-    runs = require_agreement(original, optimised, inputs or Inputs(), pool)
-    places = sum(len(step.places) for step in document.steps)
-    return Certified(len(document.steps), places, document.rules, len(document.weights), largest, same_file, runs)
+    return same_file
 
 
 def _require_said(document: Certificate, *, freeze_initializers: bool) -> None:
@@ -163,8 +178,8 @@ def _require_weights(document: Certificate, computed: Mapping[str, str]) -> None
         raise CertificateError(unlike)
 
 
-def _require_whole(loaded: Loaded, model: Table) -> None:
+def _require_whole(loaded: Loaded, table: Table) -> None:
     """Whatever the table reads is computed in it, or is a source of the original."""
-    for value in model.reachable():
-        if value not in model.nodes and (value in loaded.model.nodes or value not in loaded.values.names):
+    for value in table.reachable():
+        if value not in table.nodes and (value in loaded.table.nodes or value not in loaded.values.names):
             raise CertificateError("the steps leave a value that nothing computes")

@@ -14,7 +14,8 @@ import onnx_ir as ir
 from google.protobuf.message import Message
 from onnx import numpy_helper
 
-from taso_py.certificate.elements import Array, Distance
+from taso_py.arrays import Array
+from taso_py.certificate.elements import Distance
 from taso_py.certificate.exact import emptied, first_difference, tensors, unknown
 from taso_py.errors import CertificateError
 from taso_py.onnx_io.carry import carry, not_carried, skeleton

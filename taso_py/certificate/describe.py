@@ -91,7 +91,7 @@ def _owned(view: View, matches: Sequence[Match]) -> Iterator[tuple[int, Expansio
 def _seen_through(view: View, matches: Sequence[Match]) -> Iterator[tuple[int, Expansion]]:
     """The expansions in which a left side found what the table does not say."""
     for value, node in (placed for match in matches for placed in match.placed):
-        held = view.model.nodes.get(value)
+        held = view.table.nodes.get(value)
         if held is not None and not _same(held, node):
             yield value, next(e for e in view.expansions(value) if _same(e.root, node))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import onnx
 
 from taso_py.certificate.document import Digest
 from taso_py.errors import ModelError, OutputError
+from taso_py.folders import RunFolder
 from taso_py.onnx_io.artifact import Artifact, external_locations
 
 _DATA = ".data"
@@ -30,12 +30,13 @@ def leads_to(made: Artifact, stated: Digest) -> bool:
 
 
 def _digests(made: Artifact, name: str) -> Iterator[Digest]:
-    with tempfile.TemporaryDirectory(prefix="superopt-") as folder:
-        target = Path(folder) / name
+    with RunFolder() as folder:
+        target = folder.path / name
         try:
             made.write(target.parent, target)
         except OSError as error:
-            raise OutputError(f"cannot write to {folder}: {error.strerror}; name another folder in TMPDIR") from error
+            reason = f"cannot write to {folder.path}: {error.strerror}"
+            raise OutputError(f"{reason}; name another folder in TMPDIR") from error
         yield digest(target)
     yield digest(made.proto())
 

@@ -77,7 +77,7 @@ class CertifiedStep:
     gives: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """All that leads from the original to the optimised model.
 
@@ -157,13 +157,13 @@ class _Reader:
     def certificate(self, entry: Mapping[str, Any]) -> Certificate:
         self.only(entry, Certificate)
         return Certificate(
-            self.digest(entry, "original"),
-            self.digest(entry, "optimised"),
-            self.get(entry, "freeze_initializers", bool),
-            self.texts(entry, "metadata"),
-            tuple(r.law(e) for r, e in self.entries(entry, "rules")),
-            tuple(r.step(e) for r, e in self.entries(entry, "steps")),
-            self.texts(entry, "weights"),
+            original=self.digest(entry, "original"),
+            optimised=self.digest(entry, "optimised"),
+            freeze_initializers=self.get(entry, "freeze_initializers", bool),
+            metadata=self.texts(entry, "metadata"),
+            rules=tuple(r.law(e) for r, e in self.entries(entry, "rules")),
+            steps=tuple(r.step(e) for r, e in self.entries(entry, "steps")),
+            weights=self.texts(entry, "weights"),
         )
 
     def digest(self, entry: Mapping[str, Any], name: str) -> Digest:

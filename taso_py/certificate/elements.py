@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from taso_py.arrays import Array
+
 ULPS = 1
 """How far an element of a computed weight may be from what is computed here: exp differs between machines."""
 _PER = 100_000
-
-Array = npt.NDArray[Any]
 
 
 def admitted(elements: int) -> int:

@@ -24,7 +24,7 @@ from taso_py.search.rewriter import rewrite_all
 from taso_py.search.view import View
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
     """What a search did on its way from the original to ``model``, and ``exported``, the ONNX model of that."""
 
@@ -32,7 +32,7 @@ class Trail:
     loaded: Loaded
     canonical: Canonicalizer
     applied: tuple[Applied, ...] = ()
-    model: Table | None = None
+    table: Table | None = None
     exported: ir.Model | None = None
     freeze_initializers: bool = False
 
@@ -40,18 +40,18 @@ class Trail:
         """The certificate's text; without steps when the result is the original."""
         made = _Record(self)
         model = made.walk()
-        if self.model is not None and model.nodes != self.model.nodes:
+        if self.table is not None and model.nodes != self.table.nodes:
             raise SuperoptError("the steps on record do not lead to the model that was written; please report this")
         folded = folded_weights(self.exported) if self.exported is not None else {}
         metadata = self.exported.metadata_props if self.exported is not None else {}
         return Certificate(
-            digest(self.source),
-            digest(optimised),
-            self.freeze_initializers,
-            {key: text for key, text in metadata.items() if key.startswith(PROVENANCE)},
-            tuple(Law(law.id, law.name, law.text()) for law in made.laws.values()),
-            tuple(made.steps),
-            describe.weights(made.labels, self.loaded.values, folded),
+            original=digest(self.source),
+            optimised=digest(optimised),
+            freeze_initializers=self.freeze_initializers,
+            metadata={key: text for key, text in metadata.items() if key.startswith(PROVENANCE)},
+            rules=tuple(Law(law.id, law.name, law.text()) for law in made.laws.values()),
+            steps=tuple(made.steps),
+            weights=describe.weights(made.labels, self.loaded.values, folded),
         ).to_json()
 
 
@@ -68,14 +68,14 @@ class _Record:
     def walk(self) -> Table:
         """Every step again, described; the table after the last."""
         loaded = self.trail.loaded
-        view = View.of(loaded.model, self.trail.canonical.expand, loaded.folder.value)
+        view = View.of(loaded.table, self.trail.canonical.expand, loaded.folder.value)
         for matches in self.trail.applied:
             step = rewrite_all(view, matches)
             if step is None:
                 raise SuperoptError(f"rule {matches[0].rule.name} cannot be applied again; please report this")
-            self._describe(view, matches, step.model)
-            view = view.after(step.model)
-        return view.model
+            self._describe(view, matches, step.table)
+            view = view.after(step.table)
+        return view.table
 
     def _describe(self, view: View, matches: Applied, after: Table) -> None:
         looks = describe.looked_through(view, matches)
@@ -87,6 +87,6 @@ class _Record:
                 *describe.use_of(matches[0].rule),
                 tuple(describe.look(self.labels, expansion) for _, expansion in looks),
                 tuple(describe.place(self.labels, view, match) for match in matches),
-                describe.changes(self.labels, view.model, after),
+                describe.changes(self.labels, view.table, after),
             )
         )

@@ -42,7 +42,7 @@ class Replayed:
 
     def __post_init__(self) -> None:
         self.labels = Labels.of(self.loaded.values)
-        self.view = View.of(self.loaded.model, nothing, self.loaded.folder.value)
+        self.view = View.of(self.loaded.table, nothing, self.loaded.folder.value)
 
     def run(self, certificate: Certificate) -> Table:
         """The table after the last step; `CertificateError` names the first that does not hold."""
@@ -54,7 +54,7 @@ class Replayed:
                 raise CertificateError(f"step {number} of {count} ({step.rule}): {error}") from None
             except TypingError as error:
                 raise CertificateError(f"step {number} of {count} ({step.rule}) cannot be made: {error}") from None
-        return self.view.model
+        return self.view.table
 
     def _step(self, step: CertifiedStep) -> None:
         looks = [(self._id(entry.value), self._expansion(entry)) for entry in step.looks]
@@ -71,8 +71,8 @@ class Replayed:
         made = rewrite_all(view, matches)
         if made is None:
             raise CertificateError("it changes nothing, or closes a cycle")
-        _require_same(step.gives, describe.changes(self.labels, self.view.model, made.model))
-        self.view = self.view.after(made.model)
+        _require_same(step.gives, describe.changes(self.labels, self.view.table, made.table))
+        self.view = self.view.after(made.table)
 
     def _matcher(self, use: CertifiedStep | Look) -> Matcher:
         law = self.laws.get(use.id)
@@ -102,7 +102,7 @@ class Replayed:
 
     def _expansion(self, entry: Look) -> Expansion:
         value = self._id(entry.value)
-        if value not in self.view.model.nodes or value in self.loaded.values.constant:
+        if value not in self.view.table.nodes or value in self.loaded.values.constant:
             raise CertificateError(f"{entry.value} is computed by nothing that could be looked through")
         compiled = self._matcher(entry)
         if not isinstance(compiled.rule.right.resolve(compiled.rule.right.outputs[0]), Application):

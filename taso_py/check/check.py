@@ -119,8 +119,8 @@ def check(
 
 
 def check_models(
-    first: Path,
-    second: Path,
+    first: ModelRef | Path | bytes,
+    second: ModelRef | Path | bytes,
     config: WorkerConfig,
     *,
     workloads: Sequence[Mapping[str, Shape]] = (),
@@ -129,7 +129,8 @@ def check_models(
     limits: OracleLimits | None = None,
 ) -> CheckReport:
     """``superopt check A B``: the interfaces must agree, then `check` with A as the original."""
-    reason = interface_difference(read_facts(ModelRef.of(first)), read_facts(ModelRef.of(second)))
+    one, other = ModelRef.of(first), ModelRef.of(second)
+    reason = interface_difference(read_facts(one), read_facts(other))
     if reason is not None:
-        return refused(f"{first.name} and {second.name} cannot be compared: {reason}")
-    return check(first, second, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits)
+        return refused(f"{one.name} and {other.name} cannot be compared: {reason}")
+    return check(one, other, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.backend.protocol import Outputs
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Index = tuple[int, ...]
 
 
@@ -28,6 +28,7 @@ class Deviation:
     dtype: str
     relative: float
     absolute: float
+    _: KW_ONLY
     index: Index | None = None
     """Place of the worst element; a sequence's element number comes first."""
     reference: str = ""
@@ -57,6 +58,8 @@ def compare_values(name: str, reference: Any, candidate: Any) -> Deviation:
     """The worst deviation between two values of one output."""
     if isinstance(reference, list) and isinstance(candidate, list):
         return _compare_sequences(name, reference, candidate)
+    if isinstance(reference, dict) and isinstance(candidate, dict):
+        return _compare_maps(name, reference, candidate)
     if not isinstance(reference, np.ndarray) or not isinstance(candidate, np.ndarray):
         same = _form(reference) == _form(candidate)
         reason = f"{_form(reference)} became {_form(candidate)}"
@@ -83,13 +86,20 @@ def _compare_sequences(name: str, reference: list[Any], candidate: list[Any]) ->
                 deviation.dtype,
                 deviation.relative,
                 deviation.absolute,
-                (number, *(deviation.index or ())),
-                deviation.reference,
-                deviation.candidate,
-                deviation.reason,
-                deviation.malformed,
+                index=(number, *(deviation.index or ())),
+                reference=deviation.reference,
+                candidate=deviation.candidate,
+                reason=deviation.reason,
+                malformed=deviation.malformed,
             )
     return worst
+
+
+def _compare_maps(name: str, reference: dict[Any, Any], candidate: dict[Any, Any]) -> Deviation:
+    """ONNX's maps, from integers or strings to numbers or strings."""
+    if reference.keys() != candidate.keys():
+        return _unlike(name, reference, "the keys differ")
+    return compare_values(name, np.array([*reference.values()]), np.array([candidate[key] for key in reference]))
 
 
 def _compare_arrays(name: str, reference: Array, candidate: Array) -> Deviation:
@@ -98,19 +108,19 @@ def _compare_arrays(name: str, reference: Array, candidate: Array) -> Deviation:
         if not unequal.any():
             return Deviation(name, str(reference.dtype), 0.0, 0.0)
         reason = f"{int(unequal.sum())} of {reference.size} values differ"
-        return _at(name, reference, candidate, int(np.argmax(unequal)), math.inf, math.inf, reason)
+        return _at(name, reference, candidate, int(np.argmax(unequal)), math.inf, math.inf, reason=reason)
     wide = np.complex128 if reference.dtype.kind == "c" else np.float64
     ours, theirs = reference.astype(wide), candidate.astype(wide)
     misplaced = _misplaced(ours, theirs)
     if misplaced.any():
         reason = f"NaN or Inf in {int(misplaced.sum())} of {ours.size} other places"
-        return _at(name, reference, candidate, int(np.argmax(misplaced)), math.inf, math.inf, reason)
+        return _at(name, reference, candidate, int(np.argmax(misplaced)), math.inf, math.inf, reason=reason)
     finite = np.isfinite(ours)
     distance = np.abs(np.subtract(ours, theirs, out=np.zeros_like(ours), where=finite))
     place = int(np.argmax(distance))
     absolute = float(distance.reshape(-1)[place])
     scale = float(np.abs(ours, where=finite, out=np.zeros(ours.shape)).max())
-    return _at(name, reference, candidate, place, absolute / scale if scale > 0 else absolute, absolute, None)
+    return _at(name, reference, candidate, place, absolute / scale if scale > 0 else absolute, absolute)
 
 
 def _misplaced(ours: Array, theirs: Array) -> Array:
@@ -127,11 +137,20 @@ def _at(
     place: int,
     relative: float,
     absolute: float,
-    reason: str | None,
+    *,
+    reason: str | None = None,
 ) -> Deviation:
     index = tuple(int(i) for i in np.unravel_index(place, reference.shape))
-    values = (_show(reference[index]), _show(candidate[index]))
-    return Deviation(name, str(reference.dtype), relative, absolute, index, *values, reason)
+    return Deviation(
+        name,
+        str(reference.dtype),
+        relative,
+        absolute,
+        index=index,
+        reference=_show(reference[index]),
+        candidate=_show(candidate[index]),
+        reason=reason,
+    )
 
 
 def _unlike(name: str, reference: Any, reason: str) -> Deviation:
@@ -142,6 +161,8 @@ def _unlike(name: str, reference: Any, reason: str) -> Deviation:
 def _form(value: Any) -> str:
     if value is None:
         return "an empty optional"
+    if isinstance(value, dict):
+        return "a map"
     return "a sequence" if isinstance(value, list) else "a tensor"
 
 

@@ -5,12 +5,14 @@ Read from the graph itself, weights untouched: external data is never loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
+from taso_py.check.roles import Role, find_role, readers_of
 from taso_py.errors import ModelError, UsageError
+from taso_py.onnx_io.functions import inlined
 
 if TYPE_CHECKING:
     import onnx
@@ -31,6 +33,12 @@ _CARRIERS = frozenset(
 _ALL_CARRIERS = frozenset({"Concat", "Max", "Min"})
 
 
+_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
+"""TensorProto: UINT8, INT8, UINT16, INT16, INT32, INT64, UINT32, UINT64."""
+UNTYPED = 0
+"""TensorProto.UNDEFINED: the element type of an output of which a model says nothing, or that is no tensor."""
+
+
 @dataclass(frozen=True, slots=True)
 class InputSpec:
     """One input to feed.
@@ -45,6 +53,8 @@ class InputSpec:
     """TensorProto.DataType"""
     dims: tuple[Dim, ...] | None
     bounds: tuple[Dim, ...] = ()
+    role: Role | None = None
+    """What a node takes it for, where that decides which values are legal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +82,25 @@ class ModelFacts:
 def read_facts(model: ModelRef | onnx.ModelProto) -> ModelFacts:
     """The facts of a model file, of bytes or of a loaded model; ModelError when it cannot be read."""
     import onnx
-    import onnx.inliner
 
     proto = _load(model) if isinstance(model, ModelRef) else model
     if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+        proto = inlined(proto)
     nodes = list(_nodes(proto.graph))
     given = {tensor.name for tensor in proto.graph.initializer}
     given |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
     inputs = [value for value in proto.graph.input if value.name not in given]
-    bounds = _bounds(proto, nodes, [value.name for value in inputs])
+    shapes, readers = _known_shapes(proto, nodes), readers_of(nodes)
+    bounds = _bounds(readers, shapes, [value.name for value in inputs])
+    stated = {v.name: _describe(v)[2] for v in proto.graph.output if v.type.WhichOneof("value") == "tensor_type"}
+    shapes.update({name: dims for name, dims in stated.items() if dims is not None and name not in shapes})
+    specs = {value.name: InputSpec(value.name, *_describe(value), bounds.get(value.name, ())) for value in inputs}
+    roles = {name: find_role(name, readers, shapes, integer=s.element in _INTEGERS) for name, s in specs.items()}
     floats = _element_types(proto, nodes)
     narrow = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
     return ModelFacts(
-        tuple(InputSpec(v.name, *_describe(v), bounds=bounds.get(v.name, ())) for v in inputs),
-        tuple(OutputSpec(v.name, *_describe(v)) for v in proto.graph.output),
+        tuple(replace(spec, role=roles[name]) for name, spec in specs.items()),
+        tuple(_output(v) for v in proto.graph.output),
         random=any(_is_random(node) for node in nodes),
         low_precision=bool(floats & narrow),
     )
@@ -102,7 +116,7 @@ def interface_difference(first: ModelFacts, second: ModelFacts) -> str | None:
         if names != others:
             return f"the {word}s are {', '.join(names)} and {', '.join(others)}"
         for one, other in zip(ours, theirs, strict=True):
-            if (one.kind, one.element) != (other.kind, other.element):
+            if UNTYPED not in (one.element, other.element) and (one.kind, one.element) != (other.kind, other.element):
                 return f"{word} '{one.name}' has another type"
             if _contradict(one, other):
                 return f"{word} '{one.name}' has shape {one.dims} in one and {other.dims} in the other"
@@ -135,6 +149,14 @@ def _load(ref: ModelRef) -> onnx.ModelProto:
         raise ModelError(f"{ref.name}: not an ONNX model ({type(error).__name__}): export it again") from error
 
 
+def _output(value: onnx.ValueInfoProto) -> OutputSpec:
+    """An output as declared; what a model need not say, or nobody has to feed, is said to be untyped."""
+    try:
+        return OutputSpec(value.name, *_describe(value))
+    except UsageError:
+        return OutputSpec(value.name, "tensor", UNTYPED, None)
+
+
 def _describe(value: onnx.ValueInfoProto) -> tuple[Kind, int, tuple[Dim, ...] | None]:
     declared = value.type
     words = []
@@ -148,7 +170,8 @@ def _describe(value: onnx.ValueInfoProto) -> tuple[Kind, int, tuple[Dim, ...] | 
     if not tensor.HasField("shape"):
         return name, tensor.elem_type, None
     dims = [
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}[{axis}]"
+        # ONNX Runtime takes a negative size for an unknown one.
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or f"{value.name}[{axis}]"
         for axis, dim in enumerate(tensor.shape.dim)
     ]
     return name, tensor.elem_type, tuple(dims)
@@ -184,13 +207,12 @@ def _element_types(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> set[i
     return types
 
 
-def _bounds(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], inputs: list[str]) -> dict[str, tuple[Dim, ...]]:
+def _bounds(
+    readers: Mapping[str, Sequence[tuple[onnx.NodeProto, int]]],
+    shapes: dict[str, tuple[Dim, ...]],
+    inputs: Iterable[str],
+) -> dict[str, tuple[Dim, ...]]:
     """Per input the sizes of the axes that its values index, however they get there."""
-    readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in nodes:
-        for position, name in enumerate(node.input):
-            readers.setdefault(name, []).append((node, position))
-    shapes = _known_shapes(proto, nodes)
     result = {}
     for name in inputs:
         found: list[Dim] = []
@@ -230,6 +252,8 @@ def _indexed(node: onnx.NodeProto, position: int, shapes: dict[str, tuple[Dim, .
     if kind == "EmbedLayerNormalization":  # com.microsoft: input_ids, segment_ids, word, position, segment
         table = {0: 2, 1: 4}.get(position)
         return shapes.get(node.input[table], ())[:1] if table is not None else ()
+    if kind == "RotaryEmbedding":  # position_ids index the rows of the tables
+        return shapes.get(node.input[1], ())[:1] if position == 3 else ()
     if position != 1 or kind not in ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"):
         return ()
     data = shapes.get(node.input[0])

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.backend.protocol import Feeds
 from taso_py.check.facts import InputSpec
-from taso_py.check.shapes import Assignment, dim_size
+from taso_py.check.roles import legal_array
+from taso_py.check.shapes import Assignment, dim_size, item_bytes
 from taso_py.errors import UsageError
 
 Fill = Literal["normal", "negative", "large", "tiny", "uniform", "zeros"]
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # normal n ~ N(0,1); negative -|n|; large 10 n; tiny 0.001 n; uniform in [0,1). Time is spent in this order.
 FILLS: tuple[Fill, ...] = get_args(Fill)
 # Without a float or complex input these are three different draws.
 _DISCRETE_FILLS: tuple[Fill, ...] = ("normal", "uniform", "zeros")
+_COPIES = 4
+"""Inputs, outputs and what is compared are in memory at the same time, in more than one process."""
 _WORDS = ("", "a", "superopt", "Ünïcode", "two words", "0")
 
 
 def fills_for(inputs: Sequence[InputSpec], overrides: Mapping[str, Any]) -> tuple[Fill, ...]:
     """The fills that give different feeds for these inputs."""
-    free = [spec for spec in inputs if spec.name not in overrides]
+    free = [spec for spec in inputs if spec.name not in overrides and spec.role is None]
     if not free:
         return ("normal",)
     return FILLS if any(_is_continuous(spec) for spec in free) else _DISCRETE_FILLS
@@ -58,6 +63,10 @@ def override_shapes(overrides: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _value(spec: InputSpec, assignment: Assignment, fill: Fill, seed: int) -> Any:
     shape = assignment.shapes[spec.name]
+    _require_memory(spec, shape)
+    legal = _legal(spec, shape, assignment)
+    if legal is not None:
+        return legal
     key = [seed, zlib.crc32(spec.name.encode()), FILLS.index(fill), *shape]
     generator = np.random.default_rng(key)
     bounds = [dim_size(bound, assignment.sizes) for bound in spec.bounds if _is_known(bound, assignment)]
@@ -65,6 +74,48 @@ def _value(spec: InputSpec, assignment: Assignment, fill: Fill, seed: int) -> An
     count = 2 if "sequence" in spec.kind else 1
     arrays = [_array(_dtype(spec), shape, fill, bound, generator) for _ in range(count)]
     return arrays if "sequence" in spec.kind else arrays[0]
+
+
+def _legal(spec: InputSpec, shape: tuple[int, ...], assignment: Assignment) -> Array | None:
+    """The value of an input that some node takes for sizes, axes, counts or the like."""
+    if spec.role is None or spec.kind != "tensor" or _dtype(spec).kind not in "iufb":
+        return None
+
+    def resolve(dim: int | str) -> int | None:
+        try:
+            return dim_size(dim, assignment.sizes)
+        except (KeyError, SyntaxError, UsageError, ArithmeticError):
+            return None
+
+    return legal_array(spec.role, shape, _dtype(spec), resolve)
+
+
+def advice(inputs: Sequence[InputSpec], assignment: Assignment, overrides: Mapping[str, Any]) -> str:
+    """What to try when a model refuses generated inputs, naming the one that most likely is the reason."""
+    drawn = [spec for spec in inputs if spec.name not in overrides]
+    doubtful = [spec for spec in drawn if spec.role is not None or not _is_continuous(spec)]
+    name = next((spec.name for spec in (*doubtful, *drawn)), None)
+    if name is None:
+        return "check the arrays given with --input"
+    return f"at {assignment.describe()}: give values that it takes with --input {name}=FILE.npy, or sizes with --shape"
+
+
+def _require_memory(spec: InputSpec, shape: tuple[int, ...]) -> None:
+    """UsageError for an input whose values cannot be held in memory, several times over."""
+    needed = math.prod(shape) * max(8, item_bytes(spec))  # drawn as float64
+    if needed > _memory_bytes() / _COPIES:
+        size = ",".join(map(str, shape))
+        raise UsageError(
+            f"input '{spec.name}' of shape {size} takes {needed / 2**30:.1f} GiB to fill: "
+            f"choose smaller sizes with --shape {spec.name}=..., if the model leaves them open"
+        )
+
+
+def _memory_bytes() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not on this platform
+        return math.inf
 
 
 def _array(

@@ -14,7 +14,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import CPU, Feeds, ModelRef, Outputs
 from taso_py.check.compare import Deviation, arrays_of, compare_outputs
 from taso_py.check.facts import ModelFacts
-from taso_py.check.inputs import Fill, fills_for, make_feeds, override_shapes
+from taso_py.check.inputs import Fill, advice, fills_for, make_feeds, override_shapes
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes, second_sizes
 from taso_py.errors import ModelError, WorkerError
 
@@ -154,7 +154,7 @@ class Oracle:
         try:
             self.worker.run(exact, self._feeds("normal", first))
         except ModelError as error:
-            raise ModelError(f"{error} (at {first.describe()}: choose others with --shape or --input)") from None
+            raise ModelError(f"{error} ({advice(self.facts.inputs, first, self.overrides)})") from None
         except WorkerError as error:
             raise ModelError(f"{self.original.name}: ONNX Runtime fails on the original: {error}") from None
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from taso_py.check.facts import Dim, InputSpec
 from taso_py.errors import UsageError
 
 Shape = tuple[int, ...]
+
+DEFAULT_BYTES = 2**26
+"""Most memory that all inputs together take at sizes that nobody chose."""
 
 _ARITHMETIC = {
     ast.Add: operator.add,
@@ -27,6 +31,8 @@ class Assignment:
 
     sizes: Mapping[str, int]
     shapes: Mapping[str, Shape]
+    shrunk: bool = False
+    """Whether defaults were made smaller to stay below `DEFAULT_BYTES`."""
 
     def describe(self) -> str:
         """E.g. "x=1,3,224,224; ids=1,128"."""
@@ -37,7 +43,8 @@ def resolve_shapes(inputs: Sequence[InputSpec], options: Mapping[str, Shape]) ->
     """Concrete shapes from options (an input's shape, or a 1-tuple for a symbol) and defaults.
 
     Default: a symbolic first axis is 1, the last two axes of rank 4 are 224, others 128; the same symbol has
-    the same size everywhere. UsageError for an unknown name, a wrong rank, a fixed dimension contradicted.
+    the same size everywhere. The largest defaults are halved until all inputs fit into `DEFAULT_BYTES`.
+    UsageError for an unknown name, a wrong rank, a fixed dimension contradicted.
     """
     specs = {spec.name: spec for spec in inputs}
     symbols = dict.fromkeys(symbol for spec in inputs for symbol in _symbols(spec))
@@ -52,11 +59,34 @@ def resolve_shapes(inputs: Sequence[InputSpec], options: Mapping[str, Shape]) ->
         else:
             known = ", ".join([*specs, *(symbol for symbol in symbols if "[" not in symbol)])
             raise UsageError(f"--shape {name}: the model has no such input or symbol: use one of {known}")
+    given = set(sizes)
     for spec in inputs:
         for axis, dim in enumerate(spec.dims or ()):
             for symbol in _names(dim):
                 sizes.setdefault(symbol, _default(spec, axis) if symbol == dim else 128)
-    return Assignment(sizes, {spec.name: _shape(spec, sizes, shapes) for spec in inputs})
+    shrunk = _shrink(inputs, sizes, sizes.keys() - given, shapes)
+    return Assignment(sizes, {spec.name: _shape(spec, sizes, shapes) for spec in inputs}, shrunk)
+
+
+def _shrink(inputs: Sequence[InputSpec], sizes: dict[str, int], free: Set[str], given: Mapping[str, Shape]) -> bool:
+    """Halve the largest of the ``free`` sizes until the inputs fit into `DEFAULT_BYTES`; whether that was needed."""
+    shrunk = False
+    while (largest := max((sizes[s] for s in free), default=1)) > 1:
+        if sum(math.prod(_shape(spec, sizes, given)) * item_bytes(spec) for spec in inputs) <= DEFAULT_BYTES:
+            break
+        sizes.update({symbol: largest // 2 for symbol in free if sizes[symbol] == largest})
+        shrunk = True
+    return shrunk
+
+
+def item_bytes(spec: InputSpec) -> int:
+    """Bytes of one element of an input; a pointer's for strings."""
+    import onnx
+
+    try:
+        return max(1, int(onnx.helper.tensor_dtype_to_np_dtype(spec.element).itemsize))
+    except KeyError:
+        return 1
 
 
 def second_sizes(inputs: Sequence[InputSpec], first: Assignment, fixed: Sequence[str] = ()) -> tuple[Assignment, ...]:

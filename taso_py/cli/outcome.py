@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -13,10 +15,13 @@ from pathlib import Path
 import click
 
 from taso_py.errors import OutputError, SuperoptError, UsageError
+from taso_py.streams import discard, say, steady
 
 INTERNAL = SuperoptError.exit_code
 INTERRUPTED = 130
 CLOSED_PIPE = 141
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""What a write meets that nothing else foresaw: a full disk or stream."""
 
 # \b keeps click from rewrapping the table.
 EXIT_CODES = """\b
@@ -30,12 +35,15 @@ Exit codes:
   5    ONNX Runtime or execution provider missing
   6    --min-speedup not reached (the model is still written)
   70   internal error, or a proof that an instance contradicts (verify)
+  129  SIGHUP: what was confirmed is written, else a copy of MODEL (first Ctrl-C: the same, and 0)
   130  second Ctrl-C
+  143  SIGTERM: as SIGHUP
 """
 
 
 def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
     """Run `command`; the exit code of the table above."""
+    steady()
     logger = logging.getLogger("taso_py")
     if not any(isinstance(handler, _LogLines) for handler in logger.handlers):
         logger.addHandler(_LogLines())
@@ -47,7 +55,7 @@ def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.exceptions.NoArgsIsHelpError as request:
-        click.echo(request.format_message(), err=True)
+        say(request.format_message())
         return UsageError.exit_code
     except click.ClickException as error:
         return _fail(error.format_message(), UsageError.exit_code)
@@ -69,8 +77,15 @@ def _invoke(command: click.Group, arguments: list[str] | None) -> None:
         command.invoke(context)
 
 
+def exit_code_after(number: int) -> int:
+    """The exit code of a run that a signal ended early, its result written; a user's own Ctrl-C is no failure."""
+    return 0 if number == signal.SIGINT else 128 + number
+
+
 def emit(text: str) -> None:
     """Print a result on stdout; raises OutputError where that fails for another reason than a closed pipe."""
+    if sys.stdout is None:
+        raise OutputError("cannot write to stdout: it is closed (redirect it elsewhere)")
     try:
         click.echo(text)
         sys.stdout.flush()
@@ -84,7 +99,8 @@ def emit(text: str) -> None:
 
 def _discard_stdout() -> None:
     """Let the interpreter's own flush at exit go nowhere instead of failing again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        discard(sys.stdout.fileno())
 
 
 class _LogLines(logging.Handler):
@@ -95,15 +111,18 @@ class _LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = " ".join(record.getMessage().split())
-        click.echo(f"superopt: {record.levelname.lower()}: {text}", err=True)
+        say(f"superopt: {record.levelname.lower()}: {text}")
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"superopt: error: {' '.join(message.split())}", err=True)
+    say(f"superopt: error: {' '.join(message.split())}")
     return code
 
 
 def _crash(error: BaseException) -> int:
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+        _discard_stdout()
+        return _fail(f"cannot write: {(error.strerror or type(error).__name__).lower()}", OutputError.exit_code)
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     try:
         where = f"details in {_save_traceback(error)}"

@@ -1,7 +1,8 @@
 """Measured region times on disk, shared by all runs of a user: key -> `Measurement`, in one SQLite file.
 
 Several processes may use it at once. A damaged file is moved aside and a place that cannot be written is
-replaced by memory, each with one warning: a cache never stops an optimisation.
+replaced by memory, each with one warning: a cache never stops an optimisation. A file that is not recognisably a cache
+of ours is left as it is, and memory takes its place too.
 """
 
 from __future__ import annotations
@@ -19,10 +20,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from taso_py.errors import OutputError, UsageError
+from taso_py.files import write_text
 
 logger = logging.getLogger(__name__)
 
 SCHEMA = 2
+APPLICATION_ID = 0x7461736F
+"""In the header of our files: "taso", as SQLite's application_id."""
+_HEADER, _HEADER_BYTES, _ID_BYTES = b"SQLite format 3\0", 100, slice(68, 72)
+"""https://www.sqlite.org/fileformat.html#the_database_header"""
+_NOT_OURS = "it is not a cache of superopt, and is left as it is"
 _BUSY_S = 30.0
 _CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
 _UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
@@ -115,13 +122,11 @@ class Cache:
 
     def export(self, path: Path) -> int:
         """Write all entries as JSON lines, sorted by key; the number written. Raises OutputError."""
+        if path.exists() and not _is_export(path):
+            raise OutputError(f"{path} exists, and is no earlier export: choose another file")
         rows = self._guarded(self._all)
-        try:
-            with path.open("w", encoding="utf-8") as file:
-                for key, one in rows:
-                    file.write(json.dumps({"key": key, **asdict(one)}) + "\n")
-        except OSError as error:
-            raise OutputError(f"{path}: {error.strerror}: choose another file") from error
+        lines = (json.dumps({"key": key, **asdict(one)}) + "\n" for key, one in rows)
+        write_text(path, "".join(lines), force=True)
         return len(rows)
 
     def import_(self, path: Path) -> int:
@@ -144,10 +149,11 @@ class Cache:
         try:
             target = path or cache_path()
             target.parent.mkdir(parents=True, exist_ok=True)
+            _require_ours(target)
             try:
                 self._connection = _connect(target)
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
+                if not (_is_damage(error) and _is_marked(target)):
                     raise
                 _move_aside(target)
                 self._connection = _connect(target)
@@ -164,7 +170,7 @@ class Cache:
             if self.path is None:
                 raise
             path, old = self.path, self._connection
-            if _is_damage(error):
+            if _is_damage(error) and _is_marked(path):
                 old.close()
                 _move_aside(path)
                 self._open(path)
@@ -230,6 +236,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             if version < SCHEMA:
                 connection.execute(_TABLE)
                 connection.execute(f"PRAGMA user_version = {SCHEMA}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
         elif version > SCHEMA:
             raise sqlite3.OperationalError(f"written by a newer version of superopt (schema {version})")
@@ -237,6 +244,35 @@ def _connect(path: Path | None) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _require_ours(path: Path) -> None:
+    """Raise OSError unless a file is new, empty, marked as ours, or a cache from before there was a mark."""
+    if not path.exists() or _is_marked(path):
+        return
+    if not path.is_file():
+        raise OSError(_NOT_OURS)
+    if path.stat().st_size == 0:
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("SELECT key, noise, ort_version FROM regions LIMIT 0")
+            (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()
+            if tables == 1 and _version(connection) > 0:
+                return
+    except sqlite3.Error as error:
+        raise OSError(_NOT_OURS) from error
+    raise OSError(_NOT_OURS)
+
+
+def _is_marked(path: Path) -> bool:
+    """Whether the header says that a file is ours, whatever lies behind it."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError:
+        return False
+    return header.startswith(_HEADER) and header[_ID_BYTES] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -279,6 +315,18 @@ def _is_sound(path: Path) -> bool:
 
 def _entry(row: tuple[Any, ...]) -> tuple[str, Measurement]:
     return row[0], Measurement(*row[1:])
+
+
+def _is_export(path: Path) -> bool:
+    """Whether a file is empty, or begins as our exports do."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(4096)
+        if line:
+            _parse(line.decode(), str(path))
+    except (OSError, UnicodeDecodeError, UsageError):
+        return False
+    return path.is_file()
 
 
 def _parse(line: str, place: str) -> tuple[str, Measurement]:

@@ -43,7 +43,7 @@ _TIE = 0.02
 """Differences below this share of the region's own time are ties whatever the noise says."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class MeasuredCost:
     """Regions timed in a worker and remembered in a cache, until ``deadline`` (time.monotonic())."""
 
@@ -134,9 +134,9 @@ class MeasuredCost:
             for handle in handles:
                 self.worker.close(handle)
 
-    def _proto(self, model: Table, piece: Fragment) -> tuple[onnx.ModelProto, Path | None]:
+    def _proto(self, table: Table, piece: Fragment) -> tuple[onnx.ModelProto, Path | None]:
         """A model of one form and where its weights lie, if not in itself."""
-        parts = (piece.nodes, piece.inputs, piece.outputs, model.values, model.opset)
+        parts = (piece.nodes, piece.inputs, piece.outputs, table.values, table.opset)
         if self._stored is not None:
             try:
                 return fragment(*parts, sizes=self.sizes, stored=self._stored), self._stored.directory

@@ -28,26 +28,26 @@ class Fragment:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def key(self, model: Table) -> str:
+    def key(self, table: Table) -> str:
         """Text that is equal for alike fragments: operators, wiring and types, without names and values."""
         number: dict[int, str] = {}
         lines = []
         for i in self.inputs:
             number[i] = f"i{len(number)}"
-            lines.append(f"{number[i]}:{model.type(i)}")
+            lines.append(f"{number[i]}:{table.type(i)}")
         for value, node in self.nodes:
-            operands = ",".join(self._operand(model, i, number) for i in node.inputs)
+            operands = ",".join(self._operand(table, i, number) for i in node.inputs)
             number[value] = f"v{len(number)}"
             lines.append(f"{number[value]}={node.operator}({operands})")
         lines.append("->" + ",".join(number[o] for o in self.outputs))
         return ";".join(lines)
 
-    def _operand(self, model: Table, value: int | None, number: dict[int, str]) -> str:
+    def _operand(self, table: Table, value: int | None, number: dict[int, str]) -> str:
         if value is None:
             return "_"
-        if value in model.values.constant:
+        if value in table.values.constant:
             # which constant it is matters only as far as sharing goes
-            return number.setdefault(value, f"c{len(number)}:{model.type(value)}")
+            return number.setdefault(value, f"c{len(number)}:{table.type(value)}")
         return number[value]
 
 
@@ -127,8 +127,8 @@ def _context(
     return around
 
 
-def _producers(model: Table, values: Iterable[int]) -> set[int]:
-    return {i for v in values for i in model.nodes[v].inputs if i is not None}
+def _producers(table: Table, values: Iterable[int]) -> set[int]:
+    return {i for v in values for i in table.nodes[v].inputs if i is not None}
 
 
 def _users(users: dict[int, list[int]], values: Iterable[int]) -> set[int]:
@@ -143,25 +143,25 @@ def _unchanged(before: Table, after: Table, value: int) -> bool:
     return value not in before.values.constant and not isinstance(node.operator, Opaque)
 
 
-def _passes_blocks(model: Table, value: int) -> bool:
+def _passes_blocks(table: Table, value: int) -> bool:
     """Whether an image that comes in channel blocks leaves in them, or the node is fused into the one before."""
-    operator = model.nodes[value].operator
+    operator = table.nodes[value].operator
     point_wise = isinstance(operator, Operator) and operator.pointwise
-    return model.type(value).rank == _IMAGE_RANK and (point_wise or isinstance(operator, BatchNormalization))
+    return table.type(value).rank == _IMAGE_RANK and (point_wise or isinstance(operator, BatchNormalization))
 
 
-def _fragment(model: Table, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
+def _fragment(table: Table, chosen: Iterable[int], users: dict[int, list[int]]) -> Fragment:
     inside = set(chosen)
-    nodes = tuple((v, n) for v, n in _ordered(model, inside))
+    nodes = tuple((v, n) for v, n in _ordered(table, inside))
     inputs = dict.fromkeys(
-        i for _, n in nodes for i in n.inputs if i is not None and i not in inside and i not in model.values.constant
+        i for _, n in nodes for i in n.inputs if i is not None and i not in inside and i not in table.values.constant
     )
-    roots = set(model.roots)
+    roots = set(table.roots)
     outputs = tuple(v for v, _ in nodes if v in roots or not users.get(v) or any(u not in inside for u in users[v]))
     return Fragment(nodes, tuple(inputs), outputs)
 
 
-def _ordered(model: Table, inside: set[int]) -> list[tuple[int, Node]]:
+def _ordered(table: Table, inside: set[int]) -> list[tuple[int, Node]]:
     """The chosen nodes, each after those of its inputs that are chosen."""
     done: dict[int, Node] = {}
     for start in sorted(inside):
@@ -170,7 +170,7 @@ def _ordered(model: Table, inside: set[int]) -> list[tuple[int, Node]]:
             value, ready = stack.pop()
             if value in done:
                 continue
-            node = model.nodes[value]
+            node = table.nodes[value]
             if ready:
                 done[value] = node
             else:

@@ -1,6 +1,7 @@
 """A roofline estimate: the larger of compute time and memory time, plus a fixed cost per operator.
 
-It orders candidates; it never decides where a measurement can.  Work on constants costs nothing at run time.
+It orders candidates; it never decides where a measurement can.  Work on constants costs nothing at run time.  A node
+whose sizes are not known costs a call: nothing is assumed of them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from taso_py.graph.sizes import Size, evaluate
+from taso_py.errors import TypingError
+from taso_py.graph.sizes import Size, evaluate, symbol
 from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import BYTES, TensorType
 from taso_py.ops.numeric import operations
@@ -33,6 +35,11 @@ class Work:
 
     operations: float
     bytes: float
+    known: bool = True
+    """Whether all sizes are known; if not, both figures are 0."""
+
+
+_NOTHING, _UNKNOWN = Work(0.0, 0.0), Work(0.0, 0.0, known=False)
 
 
 @dataclass(slots=True)
@@ -43,40 +50,50 @@ class Roofline:
     machine: Machine = field(default_factory=Machine)
     memo: dict[object, float] = field(default_factory=dict)
 
-    def concrete(self, type_: TensorType) -> TensorType:
-        """The type with symbols replaced; symbols without a value count as 1."""
+    def concrete(self, type_: TensorType) -> TensorType | None:
+        """The type with symbols replaced by their sizes; None where that leaves a size, or the rank, unknown."""
         if type_.shape is None:
-            return type_
-        return TensorType(type_.dtype, tuple(self.size(d) for d in type_.shape))
+            return None
+        sizes = [self.size(d) for d in type_.shape]
+        known = tuple(d for d in sizes if d is not None)
+        return TensorType(type_.dtype, known) if len(known) == len(sizes) else None
 
-    def size(self, size: Size) -> int:
-        """The value of a size; symbols without a value count as 1."""
-        value = evaluate(size, lambda s: self.sizes.get(s.name, 1))
-        return value if isinstance(value, int) else 1
+    def size(self, size: Size) -> int | None:
+        """The value of a size; None where it depends on a symbol without one, and where no tensor has it."""
+        try:
+            value = evaluate(size, lambda s: self.sizes.get(s.name, symbol(s.name)))
+        except (ArithmeticError, TypingError):
+            return None
+        return value if isinstance(value, int) and value >= 0 else None
 
-    def work(self, model: Table, value: int, node: Node) -> Work:
+    def work(self, table: Table, value: int, node: Node) -> Work:
         """Operations and bytes of one node; zero for opaque nodes and for work on constants."""
-        if value in model.values.constant or isinstance(node.operator, Opaque):
-            return Work(0.0, 0.0)
-        inputs = [i for i in node.inputs if i is not None]
-        types = [self.concrete(model.type(i)) for i in inputs]
-        result = self.concrete(model.type(value))
-        if node.operator.onnx in IN_PLACE or not all(t.known for t in (*types, result)):
-            return Work(0.0, 0.0)
+        if value in table.values.constant or isinstance(node.operator, Opaque) or node.operator.onnx in IN_PLACE:
+            return _NOTHING
+        types = [self.concrete(table.type(i)) for i in node.inputs if i is not None]
+        result = self.concrete(table.type(value))
+        known = [t for t in types if t is not None]
         operator = _concrete_operator(node.operator, self)
-        # What an operator computes for its first output it does not compute again for the others.
-        count = operations(operator, types) if operator.port == 0 else 0.0
-        return Work(count, float(sum(map(_bytes, (*types, result)))))
+        if result is None or operator is None or len(known) < len(types):
+            return _UNKNOWN
+        try:
+            # What an operator computes for its first output it does not compute again for the others.
+            count = operations(operator, known) if operator.port == 0 else 0.0
+        except (ArithmeticError, TypingError):  # at these very sizes ONNX Runtime would refuse the node as well
+            return _UNKNOWN
+        except RecursionError:  # a meaning of a thousand operands, nested: such a node moves more than it computes
+            count = 0.0
+        return Work(count, float(sum(map(tensor_bytes, (*known, result)))))
 
-    def node(self, model: Table, value: int, node: Node) -> float:
+    def node(self, table: Table, value: int, node: Node) -> float:
         """Seconds for one node."""
-        if value in model.values.constant or isinstance(node.operator, Opaque):
+        if value in table.values.constant or isinstance(node.operator, Opaque):
             return 0.0
-        types = tuple(model.type(i) for i in node.inputs if i is not None)
+        types = tuple(table.type(i) for i in node.inputs if i is not None)
         key = (node.operator, types)
         known = self.memo.get(key)
         if known is None:
-            work = self.work(model, value, node)
+            work = self.work(table, value, node)
             time = max(work.operations / self.machine.operations, work.bytes / self.machine.bytes)
             known = self.memo[key] = time + self._call(node.operator, work)
         return known
@@ -84,15 +101,15 @@ class Roofline:
     def _call(self, operator: Operator, work: Work) -> float:
         if operator.port > 0:
             return 0.0  # all outputs of a node are one call
-        return self.machine.call if work.bytes else self.machine.call / 4
+        return self.machine.call if work.bytes or not work.known else self.machine.call / 4
 
-    def total(self, model: Table) -> float:
+    def total(self, table: Table) -> float:
         """Seconds for a table."""
-        return sum(self.node(model, v, n) for v, n in model.order())
+        return sum(self.node(table, v, n) for v, n in table.order())
 
-    def flops(self, model: Table) -> float:
+    def flops(self, table: Table) -> float:
         """Scalar operations of a table."""
-        return sum(self.work(model, v, n).operations for v, n in model.order())
+        return sum(self.work(table, v, n).operations for v, n in table.order())
 
     def operations_difference(self, before: Table, after: Table) -> float:
         """Scalar operations that ``after`` does more than ``before``."""
@@ -107,15 +124,20 @@ class Roofline:
         return new - gone
 
 
-def _concrete_operator(operator: Operator, roofline: Roofline) -> Operator:
+def _concrete_operator(operator: Operator, roofline: Roofline) -> Operator | None:
+    """The operator with the sizes among its attributes replaced; None where one of them is unknown."""
     changes = {}
     for f in fields(operator):
         value = getattr(operator, f.name)
         if isinstance(value, tuple) and any(not isinstance(v, int | float | str) for v in value):
-            changes[f.name] = tuple(v if isinstance(v, float | str) else roofline.size(v) for v in value)
+            sizes = tuple(v if isinstance(v, int | float | str) else roofline.size(v) for v in value)
+            if None in sizes:
+                return None
+            changes[f.name] = sizes
     return replace(operator, **changes) if changes else operator
 
 
-def _bytes(type_: TensorType) -> int:
-    elements = type_.elements
+def tensor_bytes(type_: TensorType) -> int:
+    """Bytes of a tensor of this type; 0 where the rank or a size is not known."""
+    elements = type_.elements if type_.known else 0
     return BYTES.get(type_.dtype, 4) * (elements if isinstance(elements, int) else 0)

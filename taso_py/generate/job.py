@@ -7,7 +7,7 @@ what is derivable is judged against the rules of earlier batches only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -54,7 +54,7 @@ class Settings:
     steps: int = STEPS
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Figures:
     """What a run has done; ``applications`` count renamings at every level but the last."""
 
@@ -77,6 +77,7 @@ class Generation:
     settings: Settings
     workers: int = 1
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    _: KW_ONLY
     progress: Progress = field(default_factory=SilentProgress)
     force: bool = False
     memory_limit: float | None = None
@@ -104,7 +105,7 @@ class Generation:
     def _crew(self) -> AnyCrew:
         start = Start(self.settings.space, self.memory_limit is not None, self.settings.steps)
         if self.ray is not None:
-            return RayCrew(begin, start, _SECONDS, _ATTEMPTS, self.ray)
+            return RayCrew(begin, start, _SECONDS, attempts=_ATTEMPTS, address=self.ray)
         return Crew(begin, start, self.workers, _SECONDS, _ATTEMPTS)
 
     # ---- enumeration -----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from taso_py.generate.terms.enumeration import Enumeration, Shard
 from taso_py.generate.terms.last_level import last_parts
 from taso_py.generate.terms.stacks import Stacks
 from taso_py.generate.terms.templates import SETS, TemplateSet
+from taso_py.options import GenerateOptions
 from taso_py.processes.crew import Work
 from taso_py.prove.trials.runs import Replay
 from taso_py.rules.parser import parse_rule
@@ -29,7 +30,7 @@ from taso_py.rules.rule import Rule
 Kind: TypeAlias = Literal["prints", "unexplained", "laws", "general", "open", "forms", "settle", "derive"]
 Task: TypeAlias = tuple[Kind, Any]
 
-STEPS = 20_000
+STEPS = GenerateOptions.steps
 """Steps of proofs, as `taso_py.prove.kernel.arithmetic.step` counts them: five seconds or so."""
 _REMEMBERED = 100_000
 """Terms of laws whose values a process remembers."""

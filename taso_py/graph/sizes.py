@@ -7,29 +7,77 @@ polynomials are equal exactly when they compare equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias, Union
 
 Size: TypeAlias = Union[int, "Expression"]
 
 
-class Symbol(str):
-    """A named non-negative integer: a dimension, or an index variable.
+class Role(Enum):
+    """What a symbol stands for; the value begins its text, so that symbols of different roles are different texts."""
 
-    It is its name, because text hashes once and in C, and proofs hash symbols by the million.
+    SIZE = ""
+    """A dimension or another integer that is never negative.  Its name begins with a letter in a rule."""
+    INDEX = "i:"
+    """An index of the result."""
+    BOUND = "_"
+    """The variable of a sum, a maximum or an element."""
+    SLOT = "#"
+    """What a function is read at."""
+    PLACE = "v:"
+    """Where a term is read."""
+    REAL = "@"
+    """A real attribute."""
+    INTEGER = "~"
+    """An integer that may be negative."""
+
+
+_NATURAL = frozenset({Role.SIZE, Role.INDEX})
+
+
+class Symbol(str):
+    """A named unknown: a dimension, an index variable, a parameter.
+
+    It is its text, because text hashes once and in C, and proofs hash symbols by the million.
     """
 
-    __slots__ = ()
+    __slots__ = ("role",)
     __match_args__ = ("name",)
+    role: Role
+
+    def __new__(cls, name: str, role: Role = Role.SIZE) -> Symbol:
+        self = str.__new__(cls, role.value + name)
+        self.role = role
+        return self
+
+    def __reduce__(self) -> tuple[type[Symbol], tuple[str, Role]]:
+        return Symbol, (self._label, self.role)
 
     @property
     def name(self) -> str:
-        """The name as plain text."""
+        """The text, plain."""
         return str(self)
+
+    @property
+    def size(self) -> Expression:
+        """The size that is this symbol."""
+        return Expression((((self,), 1),))
+
+    @property
+    def natural(self) -> bool:
+        """Whether it is never negative by its role."""
+        return self.role in _NATURAL
+
+    def followed_by(self, text: str) -> Symbol:
+        """Another symbol of the same role."""
+        return Symbol(self._label + text, self.role)
+
+    @property
+    def _label(self) -> str:
+        return str(self)[len(self.role.value) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +127,7 @@ class Expression:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self._hash = hash(terms)
-        self._symbols: frozenset[str] | None = None
+        self._symbols: frozenset[Symbol] | None = None
         self._text: str | None = None
 
     def __hash__(self) -> int:
@@ -129,16 +177,27 @@ class Expression:
     __repr__ = __str__
 
     @property
-    def symbols(self) -> frozenset[str]:
-        """Names of the symbols."""
+    def symbols(self) -> frozenset[Symbol]:
+        """The symbols in it."""
         if self._symbols is None:
             self._symbols = frozenset(n for m, _ in self.terms for atom in m for n in _symbols_of(atom))
         return self._symbols
 
 
-def symbol(name: str) -> Expression:
+def symbol(name: str, role: Role = Role.SIZE) -> Expression:
     """The size that is the symbol ``name``."""
-    return Expression((((Symbol(name),), 1),))
+    return Symbol(name, role).size
+
+
+def as_symbol(size: Size) -> Symbol | None:
+    """The symbol that a size is; None for every other size."""
+    found = next(iter(symbols(size)), None)
+    return found if found is not None and size == found.size else None
+
+
+def element_variables(rank: int) -> tuple[Symbol, ...]:
+    """Variables for the index of an element of a tensor with so many axes."""
+    return tuple(Symbol(f"i{axis}", Role.BOUND) for axis in range(rank))
 
 
 def entry(table: Iterable[int], index: Size) -> Size:
@@ -235,76 +294,24 @@ def _evaluate_atom(atom: Atom, value: Callable[[Symbol], Size]) -> Size:
             return image(function, evaluate(extent, value), evaluate(index, value))
 
 
-def symbols(size: Size) -> frozenset[str]:
-    """Names of the symbols in ``size``."""
+def symbols(size: Size) -> frozenset[Symbol]:
+    """The symbols in ``size``."""
     return _NONE if isinstance(size, int) else size.symbols
 
 
-_NONE: frozenset[str] = frozenset()
+_NONE: frozenset[Symbol] = frozenset()
 
 
-def _symbols_of(atom: Atom) -> Iterable[str]:
+def _symbols_of(atom: Atom) -> Iterable[Symbol]:
     match atom:
-        case Symbol(name):
-            return (name,)
+        case Symbol():
+            return (atom,)
         case Floor(numerator, denominator):
             return symbols(numerator) | symbols(denominator)
         case Entry(_, index):
             return symbols(index)
         case Image(_, extent, index):
             return symbols(extent) | symbols(index)
-
-
-_DECIDE: ContextVar[Callable[[Size], bool | None] | None] = ContextVar("decide", default=None)
-
-
-@contextmanager
-def deciding(decide: Callable[[Size], bool | None]) -> Iterator[None]:
-    """Within it `at_least` asks ``decide`` whether a difference is >= 0 where its form does not tell."""
-    token = _DECIDE.set(decide)
-    try:
-        yield
-    finally:
-        _DECIDE.reset(token)
-
-
-def assumed() -> bool:
-    """Whether sizes stand for all sizes under assumptions, as in a proof."""
-    return _DECIDE.get() is not None
-
-
-def at_least(a: Size, b: Size) -> bool | None:
-    """Whether a >= b for all non-negative symbol values; None when that cannot be told."""
-    difference = a - b
-    known = _form_tells(difference)
-    decide = _DECIDE.get()
-    return decide(difference) if known is None and decide is not None else known
-
-
-def equal(a: Size, b: Size) -> bool:
-    """Whether a == b for all symbol values, by form or, in a proof, by its assumptions."""
-    return a == b or (assumed() and at_least(a, b) is True and at_least(b, a) is True)
-
-
-def _form_tells(difference: Size) -> bool | None:
-    if isinstance(difference, int):
-        return difference >= 0
-    constant = sum(c for m, c in difference.terms if not m)
-    others = [c for m, c in difference.terms if m]
-    if any(isinstance(atom, Entry | Image) for m, _ in difference.terms for atom in m):
-        return None
-    if assumed() and not all(a.name[:1].isalnum() for m, _ in difference.terms for a in m if isinstance(a, Symbol)):
-        return None
-    if all(c > 0 for c in others) and constant >= 0 and _floors_non_negative(difference):
-        return True
-    if all(c < 0 for c in others) and constant < 0 and _floors_non_negative(difference):
-        return False
-    return None
-
-
-def _floors_non_negative(expression: Expression) -> bool:
-    floors = [a for m, _ in expression.terms for a in m if isinstance(a, Floor)]
-    return all(at_least(f.numerator, 0) for f in floors)
 
 
 def product(sizes: Iterable[Size]) -> Size:

@@ -154,7 +154,8 @@ _KEYED = {
 def difference(one: Message, other: Message, at: str = "") -> str | None:
     """Path of the first field in which two protos differ in meaning, None when there is none.
 
-    An absent field equals its default, entries of keyed lists may come in any order, a value_info may be
+    An absent field equals its default, save for a shape: none says that the rank is unknown, an empty one that it is 0.
+    Entries of keyed lists may come in any order, a value_info may be
     missing on one side (it says nothing that does not follow), and where external data lies does not matter.
     """
     if one == other:
@@ -164,6 +165,8 @@ def difference(one: Message, other: Message, at: str = "") -> str | None:
         if name == "external_data":
             continue
         place = f"{at}.{name}" if at else name
+        if name == "shape" and one.HasField(name) != other.HasField(name):
+            return place
         found = _field_difference(name, getattr(one, name), getattr(other, name), place)
         if found is not None:
             return found

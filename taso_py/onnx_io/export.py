@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.artifact import RewrittenModel, external_locations
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.plan import Folded, GraphSource, KeptNode, New, WritingPlan
-from taso_py.onnx_io.spell import Array, UsedNames, onnx_node, spelling
+from taso_py.onnx_io.spell import UsedNames, onnx_node, spelling
 from taso_py.onnx_io.structure import captured_names
 from taso_py.ops.operator import Operator
 
@@ -26,11 +27,11 @@ _FOLDED = "superopt.folded"
 """Under this key the `meta` of a computed weight, which is never written, holds its id."""
 
 
-def export(loaded: Loaded, model: Table, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
+def export(loaded: Loaded, table: Table, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
     """The ONNX model of a table made from ``loaded``; the same table gives the same model, byte for byte."""
     result = loaded.original
-    if not _unchanged(loaded, model):
-        _Export(loaded, model, result).run()
+    if not _unchanged(loaded, table):
+        _Export(loaded, table, result).run()
     result.metadata_props.update(provenance or {})
     return result
 
@@ -53,31 +54,31 @@ def folded_weights(exported: ir.Model) -> dict[str, int]:
     return {v.name: v.meta[_FOLDED] for v in found if v.name}
 
 
-def writable(node: Node, model: Table) -> bool:
+def writable(node: Node, table: Table) -> bool:
     """Whether a new node can be written at the model's opset, or is folded into a weight."""
     if not isinstance(node.operator, Operator):
         return False
     inputs = [i for i in node.inputs if i is not None]
-    types = [model.values.types[i] for i in inputs]
-    if all(i in model.values.constant for i in inputs) and _concrete(node.operator.infer(*types)):
+    types = [table.values.types[i] for i in inputs]
+    if all(i in table.values.constant for i in inputs) and _concrete(node.operator.infer(*types)):
         return True
-    return node.operator.write(model.opset, types) is not None
+    return node.operator.write(table.opset, types) is not None
 
 
 def _concrete(type_: TensorType) -> bool:
     return type_.shape is not None and all(isinstance(d, int) for d in type_.shape)
 
 
-def _unchanged(loaded: Loaded, model: Table) -> bool:
-    return all(model.nodes.get(i, node) is node for i, node in loaded.model.nodes.items())
+def _unchanged(loaded: Loaded, table: Table) -> bool:
+    return all(table.nodes.get(i, node) is node for i, node in loaded.table.nodes.items())
 
 
 class _Export:
-    def __init__(self, loaded: Loaded, model: Table, result: ir.Model) -> None:
-        self.loaded, self.model = loaded, model
+    def __init__(self, loaded: Loaded, table: Table, result: ir.Model) -> None:
+        self.loaded, self.table = loaded, table
         self.graph = result.graph
         self.nodes = list(self.graph)
-        self.plan = WritingPlan(loaded, model, self.nodes)
+        self.plan = WritingPlan(loaded, table, self.nodes)
         self.old = {v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values())}
         self.old.update({v.name: v for node in self.nodes for v in node.outputs if v.name})
         self.values: dict[int, ir.Value] = {}
@@ -98,7 +99,7 @@ class _Export:
                     self._fold(value, array)
                 case New(values, node):
                     self._add(values, node)
-        for position, output in enumerate(self.model.outputs):
+        for position, output in enumerate(self.table.outputs):
             wanted = self.values[self.plan.resolve(output)]
             if self.graph.outputs[position] is not wanted:
                 self.graph.outputs[position] = wanted
@@ -130,7 +131,7 @@ class _Export:
 
     def _fold(self, value: int, array: Array) -> None:
         name = self.loaded.values.names.get(value)
-        if name is None or value in self.model.outputs:
+        if name is None or value in self.table.outputs:
             source = self._first_source(value)
             folded = self._constant(array, f"{source}/folded")
         else:
@@ -138,7 +139,7 @@ class _Export:
             self._take_over(self.old[name], folded)
         folded.meta[_FOLDED] = value
         self.values[value] = folded
-        if value in self.model.outputs:
+        if value in self.table.outputs:
             self._output_of(value, folded)
 
     def _output_of(self, value: int, source: ir.Value) -> None:
@@ -163,7 +164,7 @@ class _Export:
     def _add(self, values: tuple[int, ...], node: Node) -> None:
         operator = node.operator
         types = [self.loaded.values.types[i] for i in node.inputs if i is not None]
-        writing = spelling(operator, self.model.opset, types)
+        writing = spelling(operator, self.table.opset, types)
         label = next(self.plan.labels[v] for v in values if v in self.plan.labels)
         base = f"{label}/{writing.op_type}"
         outputs, count = {}, 1

@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Expression, substitute
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.onnx_types import onnx_dtype
-from taso_py.onnx_io.spell import Array, UsedNames, onnx_node, several, spelling
+from taso_py.onnx_io.spell import UsedNames, onnx_node, several, spelling
 from taso_py.onnx_io.stored import StoredWeights, normal_values
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
@@ -46,7 +47,8 @@ def fragment(
     Large random ones are external data in ``stored``, if it is given, instead (`OSError` when that cannot grow).
     `TypingError` on an opaque node, a symbol without a size, or a form that cannot be written at ``opset``.
     """
-    return _Fragment(nodes, values, opset, sizes or {}, weights or {}, seed, fold, stored).build(inputs, outputs)
+    made = _Fragment(nodes, values, opset, sizes or {}, weights or {}, seed=seed, fold=fold, stored=stored)
+    return made.build(inputs, outputs)
 
 
 class _Fragment:
@@ -57,6 +59,7 @@ class _Fragment:
         opset: int,
         sizes: Mapping[str, int],
         weights: Mapping[int, Array],
+        *,
         seed: int,
         fold: bool,
         stored: StoredWeights | None,

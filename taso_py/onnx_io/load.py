@@ -19,6 +19,7 @@ from taso_py.graph.sizes import Expression, Symbol
 from taso_py.graph.table import Table, Values
 from taso_py.onnx_io.carry import carry, not_carried
 from taso_py.onnx_io.fold import Folder
+from taso_py.onnx_io.functions import require_finite
 from taso_py.onnx_io.inference import inferred_types
 from taso_py.onnx_io.read import check_external_data, default_opset, read_proto
 from taso_py.onnx_io.shapes import Vector
@@ -28,14 +29,14 @@ from taso_py.onnx_io.table_reader import TableReader
 OLDEST_OPSET = 7
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A model as read: the proto, its table, and what leads from one to the other."""
 
     path: Path | None
     proto: onnx.ModelProto
     """The original; its tensors are shared by everything made from it."""
-    model: Table
+    table: Table
     ids: Mapping[str, int]
     """ONNX value name -> id."""
     operand_positions: Mapping[int, tuple[int, ...]]
@@ -59,7 +60,7 @@ class Loaded:
     @property
     def values(self) -> Values:
         """What is known of every value."""
-        return self.model.values
+        return self.table.values
 
     @property
     def original(self) -> ir.Model:
@@ -86,6 +87,7 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     ``freeze_initializers``: take the initializers that are also graph inputs for constants.
     """
     proto, path = read_proto(source)
+    require_finite(proto)
     reason = not_carried(proto)
     opset = default_opset(proto)
     if reason is None and opset is not None and opset < OLDEST_OPSET:
@@ -99,8 +101,21 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
 
 def _untouched(proto: onnx.ModelProto, path: Path | None, reason: str) -> Loaded:
     values = Values()
-    model = Table(values, {}, (), (), default_opset(proto) or 1)
-    return Loaded(path, proto, model, {}, {}, {}, frozenset(), {}, Folder(values, {}), Counter(), True, False, reason)
+    return Loaded(
+        path=path,
+        proto=proto,
+        table=Table(values, {}, (), (), default_opset(proto) or 1),
+        ids={},
+        operand_positions={},
+        captured={},
+        used=frozenset(),
+        vectors={},
+        folder=Folder(values, {}),
+        opaque=Counter(),
+        sorted=True,
+        external=False,
+        unsupported=reason,
+    )
 
 
 def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freeze: bool) -> Loaded:
@@ -113,24 +128,24 @@ def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freez
         return inferred_types(proto, original, order, opset)
 
     functions = frozenset((f.domain, f.name) for f in proto.functions)
-    table = TableReader(original.graph, opset, functions, inferred)
+    reader = TableReader(original.graph, opset, functions, inferred)
     types = {info.name: info.type for info in proto.graph.input}
-    table.read_sources(types, ir_version=proto.ir_version, freeze=freeze)
-    table.read_nodes(order)
-    outputs = table.outputs(info.name for info in proto.graph.output)
-    model = Table(table.values, table.nodes, (*outputs, *table.unused()), outputs, table.opset)
+    reader.read_sources(types, ir_version=proto.ir_version, freeze=freeze)
+    reader.read_nodes(order)
+    outputs = reader.outputs(info.name for info in proto.graph.output)
+    table = Table(reader.values, reader.nodes, (*outputs, *reader.unused()), outputs, reader.opset)
     external = any(t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
     return Loaded(
-        path,
-        proto,
-        model,
-        table.ids,
-        table.operands,
-        table.captured,
-        frozenset(table.used),
-        table.vectors,
-        table.folder,
-        table.opaque,
-        order == list(range(len(nodes))),
-        external,
+        path=path,
+        proto=proto,
+        table=table,
+        ids=reader.ids,
+        operand_positions=reader.operands,
+        captured=reader.captured,
+        used=frozenset(reader.used),
+        vectors=reader.vectors,
+        folder=reader.folder,
+        opaque=reader.opaque,
+        sorted=order == list(range(len(nodes))),
+        external=external,
     )

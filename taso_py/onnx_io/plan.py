@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import TensorType
-from taso_py.onnx_io.fold import Array
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.spell import several
 from taso_py.ops import OPERATORS
@@ -61,12 +61,12 @@ class WritingPlan:
     their first user.
     """
 
-    def __init__(self, loaded: Loaded, model: Table, nodes: Sequence[ir.Node]) -> None:
-        self.loaded, self.model, self.nodes = loaded, model, nodes
+    def __init__(self, loaded: Loaded, table: Table, nodes: Sequence[ir.Node]) -> None:
+        self.loaded, self.table, self.nodes = loaded, table, nodes
         self.producer = {v.name: k for k, node in enumerate(self.nodes) for v in node.outputs if v.name}
         self.kept_inputs = [[None if v is None else v.name for v in node.inputs] for node in self.nodes]
         self._captured = {i for ids in loaded.captured.values() for i in ids}
-        self._shared = Counter(node.origin for node in loaded.model.nodes.values())
+        self._shared = Counter(node.origin for node in loaded.table.nodes.values())
         self._items: dict[int, Item] = {}
         self.claims: dict[int, int] = {}
         """Graph output -> the new value without a name that takes the output's name."""
@@ -79,7 +79,7 @@ class WritingPlan:
 
     def node_of(self, value: int) -> Node | None:
         """The node that computes a value; what the table no longer holds is computed as in the original."""
-        return self.model.nodes.get(value) or self.loaded.model.nodes.get(value)
+        return self.table.nodes.get(value) or self.loaded.table.nodes.get(value)
 
     def resolve(self, value: int) -> int:
         """The id behind new Identity nodes that need not be written."""
@@ -87,7 +87,7 @@ class WritingPlan:
             target = self._alias(value)
             if target is None or value in self._captured:
                 return value
-            if value in self.model.outputs and self.claims.get(value) is None:
+            if value in self.table.outputs and self.claims.get(value) is None:
                 return value
             value = target
 
@@ -98,7 +98,7 @@ class WritingPlan:
         return node.inputs[0]
 
     def _claim(self) -> None:
-        for output in dict.fromkeys(self.model.outputs):
+        for output in dict.fromkeys(self.table.outputs):
             target = self._alias(output)
             if target is None or output in self._captured:
                 continue
@@ -124,13 +124,13 @@ class WritingPlan:
             return KeptNode(node.origin, node)
         if value in self.loaded.values.constant:
             try:
-                return Folded(value, self.loaded.folder.value(value, self.model.nodes))
+                return Folded(value, self.loaded.folder.value(value, self.table.nodes))
             except TypingError:
                 return New((value,), node)  # its size is symbolic: computed at run time
         return New((value,), node)
 
     def _is_kept(self, value: int, node: Node) -> bool:
-        original = self.loaded.model.nodes.get(value)
+        original = self.loaded.table.nodes.get(value)
         if original is None or node.origin is None or node.origin != original.origin:
             return False
         if node.inputs == original.inputs or isinstance(node.operator, Opaque):
@@ -176,12 +176,12 @@ class WritingPlan:
             for value in ids:
                 if value in self.live:
                     yield self.item(value)
-        yield from (self.item(self.resolve(root)) for root in self.model.roots)
+        yield from (self.item(self.resolve(root)) for root in self.table.roots)
 
     def _liveness(self) -> dict[int, None]:
         live: dict[int, None] = {}
         silent = [KeptNode(k) for k, n in enumerate(self.nodes) if not any(v.name for v in n.outputs)]
-        stack = [self.resolve(r) for r in self.model.roots] + [i for item in silent for i in self.needs(item)]
+        stack = [self.resolve(r) for r in self.table.roots] + [i for item in silent for i in self.needs(item)]
         while stack:
             value = stack.pop()
             if value not in live:

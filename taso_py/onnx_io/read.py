@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +30,17 @@ def read_proto(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.Model
 
 
 def _content(path: Path) -> bytes:
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory: name the .onnx file in it")
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelError(f"{path} is a directory: name the .onnx file in it")
+        if not stat.S_ISREG(mode):
+            raise ModelError(f"{path} is not a regular file: copy the model into one")
         return path.read_bytes()
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist: check the path") from None
+    except ValueError:
+        raise ModelError(f"{str(path)!r} holds a NUL: no file has such a name") from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -68,6 +74,8 @@ def check_external_data(model: ir.Model) -> None:
     for tensor in _tensors(model):
         if not isinstance(tensor, ir.ExternalTensor):
             continue
+        if "\0" in str(tensor.location):
+            raise ModelError(f"external data of {tensor.name!r} lies at {tensor.location!r}: no file has such a name")
         location = Path(tensor.location)
         if location.is_absolute() or ".." in location.parts:
             raise ModelError(f"external data {location} of {tensor.name!r} is not in the model's folder: copy it there")

@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
-from taso_py.graph.sizes import Size, at_least, floor_divide, product
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide, product
 from taso_py.ops.operator import OnnxCall
 
 Entries: TypeAlias = tuple[Size, ...]

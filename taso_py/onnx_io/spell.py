@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import AttributeValue, Constant, Given, Operator, Writing
-
-Array = npt.NDArray[np.generic]
 
 
 @dataclass(slots=True)

@@ -6,15 +6,13 @@ models read at one place is written once.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+
+from taso_py.folders import RunFolder
 
 _NAME = "weights"
 _PAGE = 4096
@@ -36,9 +34,9 @@ class StoredWeights:
     """
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="superopt-"))
+        self._folder = RunFolder()
+        self.directory = self._folder.path
         """Where models find the file: their ``base_dir``."""
-        weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         self._length = 0
         drawn = normal_values(np.random.default_rng(0), (_DRAWN,), np.float32)
         self._drawn = (np.float32(_SCALE) * drawn).tobytes()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
+from taso_py.arrays import Array
 from taso_py.errors import ModelError, TypingError
 from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.table import Node, Opaque, Values
 from taso_py.graph.types import INTEGERS, TensorType
-from taso_py.onnx_io.fold import Array, Folder
+from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, dtype_name
 from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
 from taso_py.onnx_io.structure import captured_names, conforms, has_graphs, label_of, name_of
@@ -43,6 +44,7 @@ class TableReader:
     opset: int
     functions: frozenset[tuple[str, str]]
     inferred: Callable[[], Mapping[str, onnx.TypeProto]]
+    _: KW_ONLY
     values: Values = field(default_factory=Values)
     nodes: dict[int, Node] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
@@ -133,13 +135,16 @@ class TableReader:
             self.opset,
             attributes,
             tuple(None if i is None else types[i] for i in inputs),
-            tuple(None if i is None else self._constant(i) for i in inputs),
-            tuple(None if i is None else self._entries(i) for i in inputs),
-            tuple(self.used[name_of(v)] > 0 for v in node.outputs),
+            constants=tuple(None if i is None else self._constant(i) for i in inputs),
+            sizes=tuple(None if i is None else self._entries(i) for i in inputs),
+            used_outputs=tuple(self.used[name_of(v)] > 0 for v in node.outputs),
         )
 
     def _constant(self, value: int) -> Array | None:
-        return self.folder.value(value, self.nodes) if self._is_small(value) else None
+        try:
+            return self.folder.value(value, self.nodes) if self._is_small(value) else None
+        except TypingError:  # left for ONNX Runtime to compute
+            return None
 
     def _is_small(self, value: int) -> bool:
         """Whether a value is constant and small, and so is all that it is computed from."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from taso_py.graph.sizes import Expression, Size, symbol
+from taso_py.graph.sizes import Expression, Size, element_variables
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Integer, Number, Operand, Read, Reduce, Scalar, numbered_anew
 from taso_py.ops.operator import Operator
@@ -23,7 +23,7 @@ def algebra(operator: Operator, types: tuple[TensorType, ...]) -> Algebra:
     rank = operator.infer(*types).rank
     views: Sequence[Operand] = tuple(Operand(k, t) for k, t in enumerate(types))
     with numbered_anew():
-        return _kind(operator.element(views, tuple(symbol(f"_i{axis}") for axis in range(rank))))
+        return _kind(operator.element(views, tuple(s.size for s in element_variables(rank))))
 
 
 def _kind(expression: Scalar) -> Algebra:

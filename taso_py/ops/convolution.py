@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, at_least, floor_divide
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, add, choose, mul, over, total
 from taso_py.ops.operator import OnnxCall, Operator, Reading, Writing, same_dtype

@@ -8,8 +8,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, at_least, floor_divide
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
 from taso_py.ops.operator import (
@@ -22,7 +24,7 @@ from taso_py.ops.operator import (
     broadcast,
     broadcast_index,
 )
-from taso_py.ops.reading import Array, concrete, first_operand
+from taso_py.ops.reading import concrete, first_operand
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, assumed, at_least
+from taso_py.graph.ordering import assumed, at_least
+from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.lookup import LARGEST, lookup
 from taso_py.ops.meaning import Compare, Index, Operand, Scalar, choose
@@ -25,7 +27,7 @@ from taso_py.ops.operator import (
     normal_axis,
     same_dtype,
 )
-from taso_py.ops.reading import Array, concrete, first_operand, text
+from taso_py.ops.reading import concrete, first_operand, text
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, at_least, floor_divide
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Compare, Index, Operand, Scalar, choose
 from taso_py.ops.operator import (
@@ -22,7 +24,7 @@ from taso_py.ops.operator import (
     normal_axis,
     same_dtype,
 )
-from taso_py.ops.reading import Array, concrete, first_operand, integers
+from taso_py.ops.reading import concrete, first_operand, integers
 from taso_py.ops.slicing import Slice
 
 

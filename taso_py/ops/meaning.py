@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from taso_py.graph.sizes import Size, symbol
+from taso_py.graph.sizes import Role, Size, Symbol
 from taso_py.graph.types import TensorType
 
 # TensorProto.DataType of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto, those that NumPy has.
@@ -62,7 +62,7 @@ class Reduce:
     """The sum or the maximum of ``body`` over 0 <= variable < extent."""
 
     kind: Literal["sum", "max"]
-    variable: str
+    variable: Symbol
     extent: Size
     body: Scalar
 
@@ -122,8 +122,8 @@ def numbered_anew() -> Iterator[None]:
 
 
 def _reduce(kind: Literal["sum", "max"], extent: Size, body: Callable[[Size], Scalar]) -> Scalar:
-    name = f"_{next(_NUMBERS.get(_LASTING))}"
-    return Reduce(kind, name, extent, body(symbol(name)))
+    variable = Symbol(str(next(_NUMBERS.get(_LASTING))), Role.BOUND)
+    return Reduce(kind, variable, extent, body(variable.size))
 
 
 def total(extent: Size, body: Callable[[Size], Scalar]) -> Scalar:

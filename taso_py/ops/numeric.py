@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Entry, Floor, Size, Symbol, symbol, symbols
+from taso_py.graph.sizes import Entry, Floor, Size, Symbol, element_variables, symbols
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.ops.meaning import TYPE_CODES, Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.operator import Operator
 
-Array: TypeAlias = npt.NDArray[Any]
 _Environment: TypeAlias = dict[str, npt.NDArray[np.int64]]
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -92,11 +92,11 @@ def evaluate_meaning(operator: Operator, operands: Sequence[Array], types: Seque
     """`evaluate` without the kernel."""
     result = operator.infer(*types)
     shape = tuple(_concrete(d) for d in result.dims)
-    names = [f"_i{axis}" for axis in range(len(shape))]
+    names = element_variables(len(shape))
     grid = np.indices(shape, dtype=np.int64, sparse=True)
     environment: _Environment = dict(zip(names, grid, strict=True))
     views = tuple(Operand(k, t) for k, t in enumerate(types))
-    meaning = operator.element(views, tuple(symbol(n) for n in names))
+    meaning = operator.element(views, tuple(s.size for s in names))
     dtype = working_dtype(result.dtype)
     value = _Evaluator(operands, shape, integral=dtype == np.int64).value(meaning, environment)
     return np.array(np.broadcast_to(value, shape), dtype=dtype, order="C")
@@ -116,7 +116,7 @@ class _Evaluator:
     def __init__(self, operands: Sequence[Array], shape: tuple[int, ...], *, integral: bool) -> None:
         self.operands = [_widen(a) for a in operands]
         self.shape = shape
-        self.axes: dict[Size, int] = {symbol(f"_i{axis}"): axis for axis in range(len(shape))}
+        self.axes: dict[Size, int] = {s.size: axis for axis, s in enumerate(element_variables(len(shape)))}
         self.integral = integral
         self.free: dict[int, tuple[str, ...]] = {}
         self.latest: dict[int, tuple[list[Array], Array]] = {}
@@ -228,7 +228,7 @@ def _least(like: Array) -> Array:
     return np.asarray(np.iinfo(np.int64).min if like.dtype == np.int64 else -np.inf)
 
 
-def _free(expression: Scalar) -> set[str]:
+def _free(expression: Scalar) -> set[Symbol]:
     """The index variables on which a value depends."""
     match expression:
         case Number():
@@ -280,9 +280,9 @@ def operations(operator: Operator, types: Sequence[TensorType]) -> float:
     Symbolic sizes must have been replaced by concrete ones.
     """
     shape = [_concrete(d) for d in operator.infer(*types).dims]
-    ranges = {f"_i{axis}": d for axis, d in enumerate(shape)}
+    ranges = dict(zip(element_variables(len(shape)), shape, strict=True))
     views = tuple(Operand(k, t) for k, t in enumerate(types))
-    meaning = operator.element(views, tuple(symbol(n) for n in ranges))
+    meaning = operator.element(views, tuple(s.size for s in ranges))
     return _Counter().count(meaning, ranges)[0]
 
 
@@ -290,9 +290,9 @@ class _Counter:
     """Counts a shared sub-expression (a mean in a variance) once, and a - b, which is a + -1·b, as one."""
 
     def __init__(self) -> None:
-        self.counted: dict[int, frozenset[str]] = {}
+        self.counted: dict[int, frozenset[Symbol]] = {}
 
-    def count(self, expression: Scalar, ranges: Mapping[str, int]) -> tuple[float, frozenset[str]]:
+    def count(self, expression: Scalar, ranges: Mapping[Symbol, int]) -> tuple[float, frozenset[Symbol]]:
         """Operations of an expression, and the variables in ``ranges`` that it depends on."""
         if id(expression) in self.counted:
             return 0.0, self.counted[id(expression)]
@@ -300,7 +300,7 @@ class _Counter:
         self.counted[id(expression)] = depends
         return cost, depends
 
-    def _count(self, expression: Scalar, ranges: Mapping[str, int]) -> tuple[float, frozenset[str]]:
+    def _count(self, expression: Scalar, ranges: Mapping[Symbol, int]) -> tuple[float, frozenset[Symbol]]:
         match expression:
             case Apply(function, arguments, _):
                 if function == "add":
@@ -317,7 +317,7 @@ class _Counter:
             case _:
                 return 0.0, frozenset(_free(expression) & set(ranges))
 
-    def _parts(self, parts: Sequence[Scalar], ranges: Mapping[str, int]) -> tuple[float, frozenset[str]]:
+    def _parts(self, parts: Sequence[Scalar], ranges: Mapping[Symbol, int]) -> tuple[float, frozenset[Symbol]]:
         counts = [self.count(part, ranges) for part in parts]
         return sum(cost for cost, _ in counts), frozenset().union(*(depends for _, depends in counts))
 
@@ -330,5 +330,5 @@ def _without_sign(expression: Scalar) -> Scalar:
             return expression
 
 
-def _repeats(depends: frozenset[str], ranges: Mapping[str, int]) -> float:
+def _repeats(depends: frozenset[Symbol], ranges: Mapping[Symbol, int]) -> float:
     return float(math.prod(ranges[name] for name in depends))

@@ -7,7 +7,7 @@ counts, text, ONNX import and export, matching, proofs) is derived from the memb
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -39,6 +39,7 @@ class OnnxCall:
     inputs: tuple[TensorType | None, ...]
     constants: tuple[npt.NDArray[np.generic] | None, ...]
     sizes: tuple[tuple[Size, ...] | None, ...]
+    _: KW_ONLY
     used_outputs: tuple[bool, ...]
 
     def present(self, k: int) -> bool:

@@ -9,13 +9,15 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Expression, Size, at_least
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.lookup import lookup
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
 from taso_py.ops.operator import Constant, Given, OnnxCall, Operator, Reading, Writing
-from taso_py.ops.reading import Array, concrete, first_operand, integers, normal_axes, text
+from taso_py.ops.reading import concrete, first_operand, integers, normal_axes, text
 
 _REPEATING = ("edge", "reflect", "wrap")
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, assumed, at_least, product
+from taso_py.graph.ordering import assumed, at_least
+from taso_py.graph.sizes import Size, product
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import (
     Index,

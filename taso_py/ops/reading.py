@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import OnnxCall, normal_axis
-
-Array: TypeAlias = npt.NDArray[np.generic]
 
 
 def first_operand(call: OnnxCall, *allowed: str) -> TensorType | None:

@@ -8,12 +8,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, at_least, floor_divide, product
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide, product
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
 from taso_py.ops.operator import Constant, Given, OnnxCall, Operator, Reading, Writing
-from taso_py.ops.reading import Array, axis_list, concrete, first_operand, normal_axes
+from taso_py.ops.reading import axis_list, concrete, first_operand, normal_axes
 from taso_py.ops.regroup import regroup
 
 

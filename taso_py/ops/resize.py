@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from math import prod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Expression, Size, image, product, symbol
 from taso_py.graph.types import FLOATS, TensorType
@@ -17,7 +18,7 @@ from taso_py.ops.elementwise import round_attributes, single
 from taso_py.ops.lookup import lookup
 from taso_py.ops.meaning import Compare, Index, Integer, Number, Operand, Scalar, choose, div, mul, over, total
 from taso_py.ops.operator import AttributeValue, Constant, Given, OnnxCall, Operator, Reading, Writing
-from taso_py.ops.reading import Array, concrete, first_operand, normal_axes, text
+from taso_py.ops.reading import concrete, first_operand, normal_axes, text
 from taso_py.ops.sampling import Axis, Filter, Taps, inside_table, nearest_table, ratio, taps
 from taso_py.ops.targets import allowed_attributes, old_scales, targets
 
@@ -52,6 +53,7 @@ class Resize(Operator):
     mode: str = "nearest"
     coordinate_transformation_mode: str = "half_pixel"
     nearest_mode: str = "round_prefer_floor"
+    _: KW_ONLY
     roi: tuple[float, ...] = ()
     extrapolation_value: float = 0.0
     antialias: int = 0

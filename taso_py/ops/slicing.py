@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, at_least, floor_divide
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
 from taso_py.ops.operator import Constant, Given, OnnxCall, Operator, Reading, Writing
-from taso_py.ops.reading import Array, concrete, first_operand, integers, normal_axes
+from taso_py.ops.reading import concrete, first_operand, integers, normal_axes
 
 _FAR = 2**31 - 1
 """Exporters write this, or int64's largest value, for "to the end"; no dimension is that long."""

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Size, floor_divide
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import Index, Operand, Scalar
 from taso_py.ops.operator import OnnxCall, Operator, Reading, Writing
-from taso_py.ops.reading import Array, first_operand, text
+from taso_py.ops.reading import first_operand, text
 
 
 def _check(operator: Operator, x: TensorType, blocksize: Size) -> None:

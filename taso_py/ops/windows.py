@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, at_least, floor_divide
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide
 from taso_py.ops.operator import OnnxCall
 from taso_py.ops.reading import integers, text
 

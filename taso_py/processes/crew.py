@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -23,6 +23,8 @@ Work: TypeAlias = Callable[[Task], Iterator[Answer]]
 """Better and better answers to a task, the last of which counts."""
 Begin: TypeAlias = Callable[[Any], Work]
 """A function of a module, called once in every process with the crew's settings, before its first task."""
+Limit: TypeAlias = float | Callable[[Task], float]
+"""The most seconds of processor time that a task may take: the same for all, or told from the task."""
 
 START_S = 120.0
 """The longest that a process may take to begin with a task: it imports, and makes ready."""
@@ -39,6 +41,8 @@ class Lost:
     why: str
     so_far: Answer = None
     seconds: float = 0.0
+    late: bool = False
+    """Whether the process was ended because the task took too long."""
 
 
 @dataclass(slots=True)
@@ -87,8 +91,8 @@ class Crew:
     begin: Begin
     settings: Any
     count: int
-    limit_s: float
-    """The most processor time that a task may take, where the system tells it: beside other work it may last longer."""
+    limit_s: Limit
+    """Of processor time where the system tells it: beside other work a task may last longer."""
     attempts: int = 1
     """How often a task is tried when its process dies."""
     members: list[_Member] = field(default_factory=list)
@@ -140,8 +144,11 @@ class _Member:
 
     begin: Begin
     settings: Any
-    limit_s: float
+    limit: Limit
+    _: KW_ONLY
     number: int | None = None
+    limit_s: float = 0.0
+    """Of the task."""
     since: float = 0.0
     deadline: float = 0.0
     """When to ask whether the task has taken too long."""
@@ -177,6 +184,7 @@ class _Member:
         if self.process is None:
             self._start()
         self.number, self.since, self.begun, self.so_far = number, time.monotonic(), False, None
+        self.limit_s = self.limit(task) if callable(self.limit) else self.limit
         self.deadline = self.since + START_S
         with suppress(OSError):  # a process that is gone is found out when its answer is read
             self.connection.send(task)
@@ -185,7 +193,7 @@ class _Member:
         """The task's number with its last answer; None while there is no last one."""
         try:
             if not self.connection.poll():
-                return self._lost(f"no answer within {self.limit_s:.0f} s")
+                return self._lost(f"no answer within {self.limit_s:.0f} s", late=True)
             kind, said = self.connection.recv()
         except (EOFError, OSError):
             return self._lost(DIED)
@@ -205,9 +213,9 @@ class _Member:
         assert number is not None
         return number, answer
 
-    def _lost(self, why: str) -> tuple[int, Lost]:
+    def _lost(self, why: str, *, late: bool = False) -> tuple[int, Lost]:
         self.stop()
-        number, answer = self._done(Lost(why, self.so_far, time.monotonic() - self.since))
+        number, answer = self._done(Lost(why, self.so_far, time.monotonic() - self.since, late))
         return number, answer
 
     def _start(self) -> None:

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,8 +44,8 @@ class _Running:
     begun: bool = False
     so_far: Answer = None
 
-    def lost(self, why: str) -> Lost:
-        return Lost(why, self.so_far, time.monotonic() - self.since)
+    def lost(self, why: str, *, late: bool = False) -> Lost:
+        return Lost(why, self.so_far, time.monotonic() - self.since, late)
 
 
 @dataclass(slots=True)
@@ -55,6 +55,7 @@ class RayCrew:
     begin: Begin
     settings: Any
     limit_s: float
+    _: KW_ONLY
     attempts: int
     address: str
     idle: list[Any] = field(default_factory=list)
@@ -151,7 +152,8 @@ class RayCrew:
         for stream in silent:
             one = self.running[stream]
             if now >= self._deadline(one):
-                found.append(self._ended(stream, f"no answer within {self.limit_s:.0f} s" if one.begun else DIED))
+                why = f"no answer within {self.limit_s:.0f} s" if one.begun else DIED
+                found.append(self._ended(stream, why, late=one.begun))
         return [f for f in found if f is not None]
 
     def _deadline(self, one: _Running) -> float:
@@ -185,10 +187,10 @@ class RayCrew:
             one.begun, one.since = True, time.monotonic()
         return None
 
-    def _ended(self, stream: Any, why: str) -> tuple[int, Lost]:
+    def _ended(self, stream: Any, why: str, *, late: bool = False) -> tuple[int, Lost]:
         one = self.running.pop(stream)
         self._kill(one.actor)
-        return one.number, one.lost(why)
+        return one.number, one.lost(why, late=late)
 
     def _kill(self, actor: Any) -> None:
         with suppress(self._ray.exceptions.RayError, ValueError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from taso_py.graph.sizes import Size, deciding, floor_divide, symbol
+from taso_py.graph.ordering import deciding
+from taso_py.graph.sizes import Role, Size, Symbol, floor_divide
 from taso_py.ops.algebra import Algebra
 from taso_py.prove.expansion.judge import Enumerated, bounded
 from taso_py.prove.kernel.arithmetic import Context, Guard, Witness, ordered, replaced
@@ -72,7 +73,9 @@ def _both(rule: Rule, limit: int | None, attempt: Attempt) -> Proved | Unknown:
     ranks = min((p.ranks for p in found if p.ranks is not None), default=None)
     cases = sum(p.cases for p in found)
     shown = tuple(x for p in found for x in p.obligations)
-    return Proved(limit, ranks, "multiplicities", cases, tuple(facts), patterns, found[0].types, shown)
+    return Proved(
+        limit, ranks, "multiplicities", cases, tuple(facts), patterns, types=found[0].types, obligations=shown
+    )
 
 
 def prove_with_conditions(rule: Rule, steps: int = STEPS) -> tuple[Rule, Proved | Unknown, int]:
@@ -125,7 +128,8 @@ def _directed(rule: Rule, limit: int | None, site: Site | None = None) -> Proved
     ranks = None if site is not None or general(rule, patterns, limit) else largest
     types = proved_types(rule, kinds)
     signatures = tuple(sorted(patterns))
-    return Proved(limit, ranks, "multiplicities", cases, tuple(sorted(facts)), signatures, types, tuple(shown))
+    found = (limit, ranks, "multiplicities", cases, tuple(sorted(facts)), signatures)
+    return Proved(*found, types=types, obligations=tuple(shown))
 
 
 WIDE = 120
@@ -172,7 +176,7 @@ class Proof:
         """Why the typing is not proved; empty when it is."""
         for operator, size in self.case.required:
             if not self._implied("size", f"{operator} on the right: {size} >= 0", Guard(size, ">=")):
-                self.missing = condition(size)
+                self.missing = condition(size, self.case.named)
                 return f"the right side's {operator} is not defined unless {size} >= 0: state the condition"
         for k, (a, b) in enumerate(zip(self.case.left, self.case.right, strict=True), start=1):
             why = self._typed(f"output {k}", a, b) or self._elements(f"output {k}", a, b)
@@ -203,9 +207,9 @@ class Proof:
     def _elements(self, name: str, a: int, b: int) -> str:
         """The element at a symbolic index; index variables are split into digits where floors ask for it."""
         dims = self.case.values.types[a].dims
-        variables = [(symbol(f"i:{k}"), d) for k, d in enumerate(dims)]
-        index: list[Size] = [0 if d == 1 else i for i, d in variables]
-        bounds: dict[str, Size] = {str(i): d for i, d in variables if d != 1}
+        variables = [(Symbol(str(k), Role.INDEX), d) for k, d in enumerate(dims)]
+        index: list[Size] = [0 if d == 1 else i.size for i, d in variables]
+        bounds: dict[Symbol, Size] = {i: d for i, d in variables if d != 1}
         for _ in range(12):
             context = self.case.context.and_((), bounds)
             try:
@@ -218,10 +222,10 @@ class Proof:
                 self.obligations += shown
                 return self._compared(f"{name} at [{', '.join(map(str, index))}]", sides[0], sides[1], context)
             digit, divisor = split
-            high, low = symbol(f"{digit}h"), symbol(f"{digit}l")
+            high, low = digit.followed_by("h"), digit.followed_by("l")
             extent = bounds.pop(digit)
-            bounds[str(high)], bounds[str(low)] = floor_divide(extent, divisor), divisor
-            index = [replaced(i, {digit: high * divisor + low}) for i in index]
+            bounds[high], bounds[low] = floor_divide(extent, divisor), divisor
+            index = [replaced(i, {digit: high.size * divisor + low.size}) for i in index]
         return "an index would have to be split too often"
 
     def _sides(
@@ -260,9 +264,10 @@ def _with_windows(context: Context, windows: Sequence[MaximumRange]) -> Context:
     for w in windows:
         if w.context.bounds.keys() <= context.bounds.keys():
             k = len(context.witnesses) + len(context.waiting)
-            names: dict[str, Size] = {b: symbol(f"i:w{k}.{b}") for b, _ in w.bound}
-            extents = tuple((str(names[b]), replaced(e, names)) for b, e in w.bound)
-            guards = tuple(g.map(names) for g in ordered(w.guards))
+            names = {b: Symbol(f"w{k}.{b}", Role.INDEX) for b, _ in w.bound}
+            values: dict[Symbol, Size] = {b: name.size for b, name in names.items()}
+            extents = tuple((names[b], replaced(e, values)) for b, e in w.bound)
+            guards = tuple(g.map(values) for g in ordered(w.guards))
             context = context.with_witness(Witness(frozenset(w.context.assumptions) - base, guards, extents))
     return context
 

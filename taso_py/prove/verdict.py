@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from taso_py.graph.sizes import Size
 from taso_py.prove.kernel.obligations import Obligation
+from taso_py.rules.printer import stated
 from taso_py.rules.term import Comparison
 
 
@@ -31,6 +33,7 @@ class Proved:
     facts: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     """The typings that were proved (`taso_py.rules.coverage`); a match is an instance of one of them."""
+    _: KW_ONLY
     types: tuple[str, ...] | None = None
     """The element types of numbers for which it holds; None for any."""
     obligations: tuple[tuple[str, tuple[Obligation, ...]], ...] = field(default=(), compare=False, repr=False)
@@ -41,18 +44,23 @@ class Proved:
 class Counterexample:
     """An instance of the rule at which ONNX Runtime, its optimiser off, computes two different results.
 
-    ``attributes`` are the rule's integer names and blocks, ``inputs`` the tensors by variable name; ``left`` and
-    ``right`` are the outputs of the two sides where they differ.
+    ``attributes`` are the rule's sizes and attributes by name, ``blocks`` its blocks, ``inputs`` the tensors by
+    variable name; ``left`` and ``right`` are the outputs of the two sides where they differ.
     """
 
     attributes: Mapping[str, Any]
     inputs: Mapping[str, npt.NDArray[np.generic]]
     left: npt.NDArray[np.generic]
     right: npt.NDArray[np.generic]
+    blocks: Mapping[str, tuple[Size, ...]] = field(default_factory=dict)
+
+    def stated(self) -> list[tuple[str, Any]]:
+        """Its sizes, attributes and blocks as rules write them, in order."""
+        return stated(self.attributes, self.blocks)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name}{list(a.shape)}" for name, a in sorted(self.inputs.items()))
-        names = ", ".join(f"{k}={v}" for k, v in sorted(self.attributes.items()))
+        names = ", ".join(f"{k}={v}" for k, v in self.stated())
         return f"{shapes}{'; ' if names else ''}{names}"
 
 

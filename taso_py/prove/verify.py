@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,8 +18,8 @@ from taso_py.prove.trials.adversary import Contradiction, Kind, contradictions
 from taso_py.prove.trials.classes import bitwise, kind_of, specials_change
 from taso_py.prove.trials.inclusion import claimed
 from taso_py.prove.trials.magnitude import overflow
-from taso_py.prove.trials.refute import counterexample, differs, refute, replayed
-from taso_py.prove.trials.runs import Replay, attributes, named, replaying
+from taso_py.prove.trials.refute import counterexample, counterexample_at, differs, refute, replayed
+from taso_py.prove.trials.runs import Replay, replaying
 from taso_py.prove.trials.vacuity import contradictory
 from taso_py.prove.trials.witness import Survey, seed_of, smallest, summary, survey
 from taso_py.prove.verdict import Counterexample, Disagreement, Proved, Reason, Refuted, Unknown, Verdict
@@ -57,6 +57,7 @@ class Judgement:
     kind: Algebra | None = None
     specials: Specials | None = None
     bitwise: bool = False
+    _: KW_ONLY
     conditions: tuple[tuple[str, Role], ...] = ()
     """Each condition, and whether the law is false without it, proved without it, or neither."""
     seconds: float = 0.0
@@ -144,7 +145,7 @@ def against_of(found: Contradiction) -> Counterexample:
     left = found.left[found.place]
     right = found.right[found.place] if found.right else np.empty(0, left.dtype)
     sides = (right, left) if found.flipped else (left, right)
-    return Counterexample(attributes(found.instance), named(found.instance), *sides)
+    return counterexample_at(found.instance, *sides)
 
 
 def _described(verdict: Verdict, seen: Survey, replay: Replay) -> Judgement:
@@ -160,7 +161,7 @@ def _described(verdict: Verdict, seen: Survey, replay: Replay) -> Judgement:
 
 def role(rule: Rule, condition: Condition, prover: Prover, replay: Replay) -> Role:
     """What the rule is without one of its conditions: false, proved, or neither."""
-    if isinstance(condition, Predicate) and condition.name == "constant":
+    if isinstance(condition, Predicate) and condition.kind == "constant":
         return "droppable"  # it says when folding pays; proofs are for all values
     weaker = replace(rule, conditions=tuple(c for c in rule.conditions if c != condition))
     try:
@@ -185,7 +186,7 @@ def _holds(condition: Condition, instance: Instance) -> bool:
             places = [binding.tensors[v] for v in condition.variables]
             arrays = [instance.weights.get(v, instance.feeds.get(v)) for v in places]
             constant = all(v in instance.weights for v in places)
-            return constant and bool(PREDICATES[condition.name].holds(*arrays, *condition.arguments))
+            return constant and bool(PREDICATES[condition.kind].holds(*arrays, *condition.arguments))
 
 
 def record(judgement: Judgement) -> Record:
@@ -193,8 +194,9 @@ def record(judgement: Judgement) -> Record:
     match judgement.verdict:
         case Proved() as found:
             return Record(
-                "proved", "", found.limit, found.ranks, found.method, found.cases, found.facts, judgement.kind or "",
-                judgement.specials or "", judgement.bitwise, judgement.conditions, found.patterns, judgement.witness,
+                "proved", limit=found.limit, ranks=found.ranks, method=found.method, cases=found.cases,
+                facts=found.facts, kind=judgement.kind or "", nan=judgement.specials or "", bitwise=judgement.bitwise,
+                conditions=judgement.conditions, patterns=found.patterns, witness=judgement.witness,
                 types=found.types, overflow=judgement.overflow,
             )  # fmt: skip
         case Refuted(against):
@@ -295,7 +297,7 @@ def report(rule: Rule, found: Disagreement) -> str:
         "proof": asdict(found.proof),
         "difference": found.difference,
         "why": found.why,
-        "attributes": {name: str(value) for name, value in sorted(against.attributes.items())},
+        "attributes": {name: str(value) for name, value in against.stated()},
         "inputs": arrays,
         "left": {"type": str(against.left.dtype), "values": _listed(against.left)},
         "right": {"type": str(against.right.dtype), "values": _listed(against.right)},

@@ -1,1 +1,1 @@
-"""What the user sees: progress while it runs, a sentence and a table at the end, a report file on request."""
+"""What the user sees: progress while it runs, and what each command has found, as a record, as text and as JSON."""

@@ -27,7 +27,8 @@ def sentence(result: Result) -> str:
     if result.improved is None:
         return f"{name}: {_untimed(result)}"
     if not result.improved:
-        return f"{name}: not improved, the output is the model as it was (search ended: {result.stop_reason})"
+        why = f": {result.reason.words}" if result.reason is not None else ""
+        return f"{name}: not improved, the output is the model as it was{why}"
     return f"{name}: {_gain(result)}{_error(result)}{_doubt(result)}"
 
 
@@ -76,9 +77,9 @@ def figures(result: Result) -> TextTable:
     return TextTable("Figures", ("figure", "value"), tuple(row for row in rows if row[1]))
 
 
-def shape_text(shapes: Mapping[str, Iterable[int]]) -> str:
+def shape_text(shapes: Mapping[str, Iterable[int]], separator: str = ";") -> str:
     """``x=1,3,224,224;y=1,10``, the form that --workload reads."""
-    return ";".join(f"{name}={','.join(map(str, sizes))}" for name, sizes in shapes.items())
+    return separator.join(f"{name}={','.join(map(str, sizes))}" for name, sizes in shapes.items())
 
 
 def count(value: int | None) -> str:

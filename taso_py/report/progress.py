@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Self, TextIO
 
 from taso_py.progress import Level, Progress, SilentProgress
+from taso_py.streams import say
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -69,7 +70,11 @@ class PlainProgress:
         """Print one line if the verbosity asks for its level."""
         if self._verbosity >= _SHOWN_FROM[level]:
             prefix = "warning: " if level == "warning" else ""
-            print(f"superopt: {prefix}{_one_line(text)}", file=self._stream, flush=True)
+            line = f"superopt: {prefix}{_one_line(text)}"
+            if self._stream is sys.stderr:
+                say(line)
+            else:
+                print(line, file=self._stream, flush=True)
 
 
 class LiveProgress:

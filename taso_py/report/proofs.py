@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from taso_py.report.content import TextTable
 from taso_py.report.differences import VerdictChange
 from taso_py.rules.alpha import own_names
-from taso_py.rules.lock import Finding, Record, expected
+from taso_py.rules.lock import Finding, Record
 from taso_py.rules.rule import Rule
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _column(record: Record) -> str:
 def _complaint(finding: Finding) -> str:
     rule = finding.rule
     place = f"{Path(rule.file).name}:{rule.line}"
-    return shortened(f"{place} {rule.name} should be {expected(rule)}, is {verdict_text(finding.record)}")
+    return shortened(f"{place} {rule.name} should be {rule.promise}, is {verdict_text(finding.record)}")
 
 
 def _contrast(difference: VerdictChange) -> str:
@@ -148,7 +148,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "id": rule.id,
         "file": rule.file,
         "line": rule.line,
-        "expected": expected(rule),
+        "expected": rule.promise,
         "as_expected": finding.as_expected,
         "status": finding.record.status,
         "seconds": round(finding.seconds, 3),

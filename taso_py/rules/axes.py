@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from taso_py.graph.sizes import Size, symbol, symbols
+from taso_py.graph.sizes import Size, element_variables, symbol, symbols
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar, numbered_anew
@@ -28,9 +28,9 @@ def parallel_axes(operator: Operator, types: tuple[TensorType, ...], result: Ten
     """Which axes of an application's result are parallel to which axes of its operands, read off its meaning."""
     if operator.pointwise:
         return tuple(_aligned(b, 0, types, result) for b in range(result.rank))
-    names = tuple(f"_i{b}" for b in range(result.rank))
+    names = element_variables(result.rank)
     with numbered_anew():
-        meaning = operator.element(tuple(Operand(k, t) for k, t in enumerate(types)), tuple(map(symbol, names)))
+        meaning = operator.element(tuple(Operand(k, t) for k, t in enumerate(types)), tuple(s.size for s in names))
     found = _Reads(types, dict(zip(names, result.dims, strict=True)))
     found.visit(meaning)
     links = tuple(found.link(name) for name in names)

@@ -87,7 +87,7 @@ def operator_of(term: Application, types: tuple[TensorType, ...], binding: Bindi
         attributes: dict[str, Any] = {name: binding.value(e) for name, e in term.attributes}
     except (Unbound, TypeError, ZeroDivisionError) as error:
         raise NotBuildable(str(error)) from error
-    if "dtype" not in attributes and any(f.name == "dtype" for f in fields(term.operator)):
+    if "dtype" not in attributes and "dtype" in {f.name for f in fields(term.operator)}:
         attributes["dtype"] = dtype
     try:
         return term.operator(**attributes).normal(*types)

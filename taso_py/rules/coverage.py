@@ -11,12 +11,13 @@ regrouped has a size of 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, at_least
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.comparison import Cast
@@ -37,7 +38,6 @@ from taso_py.rules.term import (
     Listing,
     Membership,
     Name,
-    Predicate,
     Product,
     Quantity,
     Rank,
@@ -98,7 +98,7 @@ class Typing:
 
     def signature(self, *, whole: bool = False) -> str:
         """What a match and a proved typing must have in common; ``whole``: with the axes that are parallel, too."""
-        axes, numbers = Everything(self.type_of) if whole else self.parallel(), _numbers(self.rule)
+        axes, numbers = Everything(self.type_of) if whole else self.parallel(), self.rule.tensors_that_are("number")
         words = ["<" if self.rule.backwards else ">"]
         stated = typed(self.rule)
         for name in names_of(self.rule).tensors:
@@ -110,7 +110,9 @@ class Typing:
         return " ".join(words)
 
 
-def _words(side: Side, term: Application, value: int, node: Node, axes: Parallel, numbers: set[str]) -> Iterator[str]:
+def _words(
+    side: Side, term: Application, value: int, node: Node, axes: Parallel, numbers: Collection[str]
+) -> Iterator[str]:
     inputs = [i for i in node.inputs if i is not None]
     small = [_is_small(side, a, numbers) and term.operator.pointwise for a in term.arguments]
     operands, result = [axes.dims(i) for i in inputs], axes.dims(value)
@@ -150,10 +152,6 @@ def _axes(value: int, node: Node, axes: Parallel) -> Iterator[str]:
             yield f"{name}={','.join(str(places[a]) for a in given if a in places)}"
 
 
-def _numbers(rule: Rule) -> set[str]:
-    return {v for c in rule.conditions if isinstance(c, Predicate) and c.name == "number" for v in c.variables}
-
-
 def _stretched(
     node: Node, operands: Sequence[tuple[Size, ...]], result: tuple[Size, ...]
 ) -> list[tuple[tuple[Size, ...], tuple[Size, ...]]]:
@@ -169,7 +167,7 @@ def _stretched(
             return []
 
 
-def _is_small(side: Side, argument: Term, numbers: set[str]) -> bool:
+def _is_small(side: Side, argument: Term, numbers: Collection[str]) -> bool:
     term = side.resolve(argument)
     return isinstance(term, Scalar) or (isinstance(term, Variable) and term.name in numbers)
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table, Values
 from taso_py.rules.element_types import ElementTypes, ordinary_types
 from taso_py.rules.menus import Menus
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Term
 from taso_py.rules.unify import Binding
-
-Array = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +26,7 @@ class Instance:
     nodes: Mapping[int, Node]
     left: tuple[int, ...]
     right: tuple[int, ...]
+    _: KW_ONLY
     feeds: Mapping[int, Array]
     weights: Mapping[int, Array]
     placed: Mapping[Term, tuple[int, Node | None]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from taso_py.errors import RuleError, UsageError
 from taso_py.rules.location import rules_directory
 from taso_py.rules.lock import load_lock, usable
 from taso_py.rules.parser import parse_rules
+from taso_py.rules.promises import with_promises
 from taso_py.rules.rule import Rule, RuleSet
 
 CANONICAL = "canonical.rules"
@@ -56,7 +57,7 @@ def load_file(path: Path) -> RuleSet:
 @lru_cache(maxsize=64)
 def _parsed(text: str, name: str) -> RuleSet:
     """Consecutive runs in one process read the same files."""
-    return RuleSet.of(parse_rules(text, name))
+    return RuleSet.of(with_promises(parse_rules(text, name), text, name))
 
 
 def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> Library:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -34,7 +34,6 @@ _RENAMED = {"kind": "class"}
 _WORDS = frozenset({"why", "witness", "counterexample"})
 
 Outcome = Literal["proved", "refuted", "unknown"]
-Promise = Literal["proved", "refuted", "vacuous", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Record:
 
     verdict: Outcome
     why: str = ""
+    _: KW_ONLY
     limit: int | None = None
     ranks: int | None = None
     method: str = ""
@@ -84,7 +84,9 @@ class Record:
     @property
     def claim(self) -> Mapping[str, Any]:
         """What is claimed, by its names in the file: neither examples nor reasons in words."""
-        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _WORDS}
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        for word in _WORDS:
+            del told[word]
         return {**{_RENAMED.get(name, name): part for name, part in told.items()}, "vacuous": self.vacuous}
 
     def plain(self) -> dict[str, Any]:
@@ -204,7 +206,9 @@ def load_lock(path: Path | None = None) -> Lock:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, name: str) -> Lock:
-    head, *lines = text.removesuffix("\n").split("\n")
+    head, *lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()  # what follows the end of the last line
     found = _object(head, f"{name}:1:1")
     schema = found.get("schema")
     if schema in _OLDER:
@@ -279,28 +283,14 @@ def installed_z3() -> str:
         return ""
 
 
-def expected(rule: Rule) -> Promise:
-    """What the rule's file promises.
-
-    False laws stand in refuted.rules and, named so, in taso_axioms.rules; laws that no proof reaches in open.rules.
-    """
-    file = Path(rule.file).name
-    if file == "refuted.rules":
-        return "vacuous" if rule.name.startswith("vacuous-") else "refuted"
-    if file == "open.rules":
-        return "unknown"
-    return "refuted" if file == "taso_axioms.rules" and rule.name.endswith("-false") else "proved"
-
-
 def as_expected(rule: Rule, record: Record) -> bool:
     """Whether the verdict is what the rule's file promises."""
-    wanted = expected(rule)
-    return record.vacuous if wanted == "vacuous" else record.verdict == wanted
+    return record.vacuous if rule.promise == "vacuous" else record.verdict == rule.promise
 
 
 def admitted(status: str, allow_bounded: bool) -> bool:
     """Whether rules of this status may rewrite."""
-    return status == "proved" or (allow_bounded and status.startswith("proved<="))
+    return status == "proved" or (allow_bounded and status.partition("<=")[:2] == ("proved", "<="))
 
 
 def usable(rules: RuleSet, allow_bounded: bool) -> RuleSet:

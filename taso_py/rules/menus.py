@@ -20,6 +20,7 @@ _CUTS = ("axes", "starts", "ends", "steps")
 _PARTS = ("split", "indices", "indices_shape", "sizes", "scales", "repeats")
 _SIZES = (1, 2, 3, 4, 5, 6)
 _SPATIAL = (4, 5, 6, 7, 3, 2, 1)
+_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
 NEED_AXES = frozenset({
     "Concat", "Split", "Slice", "Pad", "Transpose", "Squeeze", "Gather", "Softmax", "LogSoftmax", "Resize",
@@ -224,7 +225,7 @@ class Menus:
 
     def _same_pads(self, op: str, shapes: Sequence[Shape], known: Mapping[str, Any]) -> tuple[int, ...]:
         """Pads that keep the size at stride 1, unevenly divided: windows of different sizes then go together."""
-        kernel = shapes[1][2:] if op.startswith("Conv") and len(shapes) > 1 else known.get("kernel_shape") or ()
+        kernel = shapes[1][2:] if op in _CONVOLUTIONS and len(shapes) > 1 else known.get("kernel_shape") or ()
         spread = known.get("dilations") or (1,) * len(kernel)
         room = [d * (k - 1) for k, d in zip(kernel, spread, strict=False)]
         begins = [r // 2 if self.random.random() < 0.5 else int(self.random.integers(0, r + 1)) for r in room]
@@ -332,7 +333,7 @@ class Menus:
 
     def passing(self, predicate: Predicate, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values that satisfy a predicate, in place of those that were drawn."""
-        return np.asarray(PREDICATES[predicate.name].sample(self.random, array.shape, *predicate.arguments))
+        return np.asarray(PREDICATES[predicate.kind].sample(self.random, array.shape, *predicate.arguments))
 
 
 def _prime_factors(n: int) -> list[int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from taso_py.graph.sizes import Size
 from taso_py.rules.term import (
     Application,
     AttributeExpression,
@@ -122,4 +124,9 @@ def condition_text(condition: Condition) -> str:
             return f"{variable} in [{', '.join(map(expression_text, menu))}]"
         case _:
             inner = [*condition.variables, *(_number(a) for a in condition.arguments)]
-            return f"{condition.name}({', '.join(inner)})"
+            return f"{condition.kind}({', '.join(inner)})"
+
+
+def stated(attributes: Mapping[str, Any], blocks: Mapping[str, tuple[Size, ...]]) -> list[tuple[str, Any]]:
+    """Sizes, attributes and blocks as rules write them, in order."""
+    return sorted([*attributes.items(), *((f"*{name}", dims) for name, dims in blocks.items())])

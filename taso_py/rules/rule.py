@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -44,6 +44,7 @@ class Rule:
     arrow: Literal["=>", "=="] = "=>"
     declarations: tuple[Declaration, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    _: KW_ONLY
     choices: tuple[Membership, ...] = ()
     doc: str = ""
     file: str = ""
@@ -55,6 +56,8 @@ class Rule:
     """What may prove the law again where a match is typed as no proof on record is."""
     backwards: bool = False
     """Whether it is the law read from right to left."""
+    promise: str = "proved"
+    """The verdict that its file promises (`taso_py.rules.promises`)."""
     overflow: str = ""
     """Where one side overflows float32 and the other does not (`taso_py.prove.trials.magnitude`); empty: nowhere."""
 
@@ -82,6 +85,11 @@ class Rule:
         if self.arrow == "=>":
             return (self,)
         return tuple(rule for rule in (self, self.reversed()) if not rule.unbound())
+
+    def tensors_that_are(self, kind: str) -> frozenset[str]:
+        """Tensors of which a predicate of this kind is demanded."""
+        found = (c.variables for c in self.conditions if isinstance(c, Predicate) and c.kind == kind)
+        return frozenset(v for variables in found for v in variables)
 
     def unbound(self) -> set[str]:
         """Names that the right side or the conditions use and matching the left side cannot bind."""
@@ -115,7 +123,7 @@ class Rule:
                 raise RuleError(f"{where}: {d.variable} is declared but not used; remove the declaration")
         for c in self.conditions:
             if isinstance(c, Predicate) and not set(c.variables) <= known:
-                raise RuleError(f"{where}: {c.name} speaks of an unknown tensor")
+                raise RuleError(f"{where}: {c.kind} speaks of an unknown tensor")
             if isinstance(c, Comparison):
                 names = names_in(c.left) | names_in(c.right)
                 unknown = names - self._bound_attributes() - self._attribute_names(self.right)

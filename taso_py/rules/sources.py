@@ -20,6 +20,7 @@ EXCLUDED: Mapping[str, str] = {
     "rules/taso": "reads TASO's file and writes laws, which are proved like any others",
     "rules/library.py": "says which files of rules are read",
     "rules/location.py": "says where they lie",
+    "rules/promises.py": "reads which verdict a file promises, with which the judged one is compared",
     "rules/lock.py": "keeps verdicts and makes none; its schema says when they read differently",
 }
 """Files and folders inside the trusted ones that no proof rests on, by their paths in the package, and why not."""

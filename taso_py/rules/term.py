@@ -191,7 +191,8 @@ class Membership:
 class Predicate:
     """A condition on tensor variables' types or constant values, such as ``positive(v)`` or ``constant(w)``."""
 
-    name: str
+    kind: str
+    """A word of `taso_py.rules.predicates`."""
     variables: tuple[str, ...]
     arguments: tuple[float, ...] = ()
 

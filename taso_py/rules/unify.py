@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from taso_py.graph.sizes import Expression, Size, at_least, product, symbol, symbols
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Expression, Size, product, symbol, symbols
 from taso_py.rules.functions import FUNCTIONS
 from taso_py.rules.term import (
     AttributeExpression,

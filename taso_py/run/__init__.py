@@ -1,1 +1,1 @@
-"""One run of `superopt optimize`, `rank` or `inspect`: its subject, its search, its candidates, its conclusion."""
+"""What each command does: a run of `optimize` from its subject to its conclusion, and a module for each other one."""

@@ -18,6 +18,7 @@ from taso_py.backend.protocol import ModelRef
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.errors import MismatchError, OutputError, SuperoptError
+from taso_py.folders import RunFolder
 from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import RewrittenModel
 from taso_py.onnx_io.contract import check_contract
@@ -25,7 +26,7 @@ from taso_py.onnx_io.export import artifact, export, serialize
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import Rejection, RuleReport
 from taso_py.rules.rule import RuleSet
-from taso_py.search.strategy import Found, State, TraceStep
+from taso_py.search.state import Found, State, TraceStep
 
 _INLINE_BYTES = 2**26
 """Candidates with more weights than this are handed to ONNX Runtime as files: six of them may wait for the race."""
@@ -40,7 +41,7 @@ class Candidate:
     report: CheckReport
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Workshop:
     """Exports and checks candidates of one model; ``rejected`` collects the rewrites that turned out wrong."""
 
@@ -61,17 +62,17 @@ class Workshop:
         """
         if any(step.rule in self.barred for step in state.trace):
             return None
-        reference = self.reference(self.build(state.model))
+        reference = self.reference(self.build(state.table))
         report = self.checker.check(reference, deadline=deadline)
         if report.passed:
             return Candidate(state, reference, report)
-        _discard(reference)
+        discard(reference)
         self._reject(state, report, deadline)
         return None
 
-    def build(self, model: Table) -> RewrittenModel:
+    def build(self, table: Table) -> RewrittenModel:
         """The exported model of a table, the same every time; the border's contract is verified."""
-        exported = export(self.loaded, model, provenance=self.provenance)
+        exported = export(self.loaded, table, provenance=self.provenance)
         broken = check_contract(self.loaded.proto, exported, allow_contrib=self.allow_contrib)
         if broken:
             raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
@@ -79,11 +80,11 @@ class Workshop:
 
     def rebuilt(self, candidate: Candidate) -> RewrittenModel:
         """A candidate's model once more: the very one that was checked and raced, which is made sure of."""
-        made = self.build(candidate.state.model)
+        made = self.build(candidate.state.table)
         again = self.reference(made)
         if not _same(candidate.reference.model, again.model):
             raise SuperoptError("the winner cannot be made again as it was checked; please report this")
-        _discard(again)
+        discard(again)
         return made
 
     def reference(self, made: RewrittenModel) -> ModelRef:
@@ -120,9 +121,9 @@ class Workshop:
         low, high = 0, len(trace) - 1
         while low < high:
             middle = (low + high) // 2
-            reference = self.reference(self.build(trace[middle].model))
+            reference = self.reference(self.build(trace[middle].table))
             report = self.checker.check(reference, deadline=deadline, deployed=False, first_failure=True)
-            _discard(reference)
+            discard(reference)
             low, high = (middle + 1, high) if report.passed else (low, middle)
         return trace[low]
 
@@ -133,7 +134,7 @@ class Workshop:
         """The model after the guilty step, inputs that show it, and what was done; in a folder that stays."""
         try:
             place = Path(tempfile.mkdtemp(prefix="superopt-rejected-"))
-            self.build(step.model).write(place, place / "rewritten.onnx")
+            self.build(step.table).write(place, place / "rewritten.onnx")
             feeds = report.failing_feeds or {}
             arrays: dict[str, Any] = {k: v for k, v in feeds.items() if isinstance(v, np.ndarray)}
             np.savez(place / "inputs.npz", allow_pickle=True, **arrays)
@@ -152,27 +153,27 @@ def _same(one: Path | bytes, other: Path | bytes) -> bool:
     return one == other
 
 
-def _discard(reference: ModelRef) -> None:
+def discard(reference: ModelRef) -> None:
     if isinstance(reference.model, Path):
         shutil.rmtree(reference.model.parent, ignore_errors=True)
 
 
 def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:
-    """The best states to race: the simplest good one, the cheapest, and for each rule in it the cheapest without.
+    """The best states to race: those selected in the whole model, then as the measured regions have it.
 
-    The measured regions decide which states are good; leaving out one rule at a time asks the race which
-    rewrites do not pay in the whole model.
+    Of these the simplest good one, the cheapest, and for each rule in it the cheapest without: leaving out one rule
+    at a time asks the race which rewrites do not pay in the whole model.
     """
     good = [s for s in found.states if s.trace and s.cost <= start_cost]
-    chosen = [found.simplest] if found.simplest is not None else []
-    chosen += good[:1]
+    good = [s for s in good if s not in found.selected]
+    chosen = [*found.selected, *([found.simplest] if found.simplest is not None else []), *good[:1]]
     for rule in dict.fromkeys(step.rule for step in reversed(good[0].trace)) if good else ():
         other = next((s for s in good if all(step.rule != rule for step in s.trace)), None)
         if other is not None:
             chosen.append(other)
     distinct: list[State] = []
     for state in [*chosen, *good[1:limit]]:
-        if all(state.model.nodes != known.model.nodes for known in distinct):
+        if all(state.table.nodes != known.table.nodes for known in distinct):
             distinct.append(state)
     return distinct[:limit]
 
@@ -203,5 +204,5 @@ def _rule_report(name: str, sites: int, gain: float | None, rules: RuleSet) -> R
 @contextmanager
 def work_folder() -> Iterator[Path]:
     """A folder for candidates that are too large to travel as bytes."""
-    with tempfile.TemporaryDirectory(prefix="superopt-") as name:
-        yield Path(name)
+    with RunFolder() as folder:
+        yield folder.path

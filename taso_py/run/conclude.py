@@ -12,16 +12,16 @@ from taso_py.backend.timing import Confirmation
 from taso_py.certificate.record import Trail
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
 from taso_py.onnx_io.load import Loaded
-from taso_py.result import Result
+from taso_py.result import Reason, ReasonCode, Result
 from taso_py.run.candidates import Candidate, rule_reports
 from taso_py.run.run import Run
 from taso_py.search.canonical import Canonicalizer
-from taso_py.search.strategy import Found, State
+from taso_py.search.state import Found, State
 
 
 def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
     setting, loaded = job.setting, job.setting.loaded
-    before = job.roofline.flops(loaded.model)
+    before = job.roofline.flops(loaded.table)
     nodes = len(loaded.proto.graph.node)
     return Result(
         input=loaded.path,
@@ -38,20 +38,20 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         threads=setting.config.threads,
         shapes=tuple(dict(a.shapes) for a in setting.assignments),
         cpu=cpu_name(),
-        ort_version=job.worker.info().ort_version,
+        ort_version=job.worker.ort_version(),
         seed=job.options.seed,
+        notes=setting.notes,
         artifact=artifact,
         evidence=_evidence(job),
         sources=_sources(loaded),
     )
 
 
-def unchanged(job: Run, stop_reason: str, note: str | None = None) -> Result:
-    """The original, byte for byte."""
+def unchanged(job: Run, stop_reason: str, code: ReasonCode, words: str) -> Result:
+    """The original, byte for byte, and why."""
     artifact = CopiedFile(job.source) if isinstance(job.source, Path) else GivenProto(job.source)
     result = _frame(job, artifact, stop_reason)
-    improved = False if job.options.race else None
-    return replace(result, improved=improved, notes=(note,) if note else ())
+    return replace(result, improved=False if job.options.race else None, reason=Reason(code, words))
 
 
 def rewritten(
@@ -68,9 +68,9 @@ def rewritten(
         max_rel_error=report.max_rel_error,
         tolerance=report.tolerance,
         nodes_after=len(made.model.graph),
-        flops_after=int(job.roofline.flops(state.model)),
+        flops_after=int(job.roofline.flops(state.table)),
         rules=rule_reports(state, job.library.all(), start),
-        notes=report.warnings,
+        notes=(*job.setting.notes, *report.warnings),
         evidence=_evidence(job, winner.state, made.model),
     )
     if confirmed is None:
@@ -90,9 +90,17 @@ def _evidence(job: Run, state: State | None = None, made: onnx_ir.Model | None =
     canonical = Canonicalizer.of(job.library.canonical, job.library.cleanup)
     frozen = job.options.freeze_initializers
     if state is None:
-        return Trail(job.source, job.setting.loaded, canonical, freeze_initializers=frozen)
+        return Trail(source=job.source, loaded=job.setting.loaded, canonical=canonical, freeze_initializers=frozen)
     applied = tuple(matches for step in state.trace for matches in step.applied)
-    return Trail(job.source, job.setting.loaded, canonical, applied, state.model, made, frozen)
+    return Trail(
+        source=job.source,
+        loaded=job.setting.loaded,
+        canonical=canonical,
+        applied=applied,
+        table=state.table,
+        exported=made,
+        freeze_initializers=frozen,
+    )
 
 
 def _sources(loaded: Loaded) -> tuple[Path, ...]:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
-from taso_py.backend.protocol import ModelRef
+import onnx
+
 from taso_py.check.facts import read_facts
-from taso_py.check.shapes import Shape, resolve_shapes
-from taso_py.cost.roofline import Roofline
+from taso_py.check.shapes import resolve_shapes
+from taso_py.cost.roofline import Roofline, tensor_bytes
+from taso_py.files import require_model_file
 from taso_py.graph.table import Table
-from taso_py.graph.types import BYTES
 from taso_py.onnx_io.load import Loaded, load
+from taso_py.options import InspectOptions
 from taso_py.result import Inspection
+from taso_py.run.subject import weight_bytes
 
 
-def inspect(path: Path, shapes: Mapping[str, Shape]) -> Inspection:
+def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:
     """Operators, parameters, FLOPs, bytes moved and peak activation memory, at the given or default shapes."""
-    loaded = load(path)
-    assignment = resolve_shapes(read_facts(ModelRef.of(path)).inputs, shapes)
+    if isinstance(model, Path):
+        require_model_file(model)
+    loaded = load(model)
+    assignment = resolve_shapes(read_facts(loaded.proto).inputs, options.shapes)
     roofline = Roofline(loaded.sizes_of(assignment.shapes))
-    known = _all_known(loaded)
-    tensors = list(loaded.proto.graph.initializer)
+    known = _all_known(loaded, roofline)
     return Inspection(
-        input=path,
+        input=loaded.path,
         nodes=len(loaded.proto.graph.node),
         operators=dict(Counter(_label(n.domain, n.op_type) for n in loaded.proto.graph.node).most_common()),
         opaque_types=dict(loaded.opaque.most_common()),
@@ -32,19 +36,20 @@ def inspect(path: Path, shapes: Mapping[str, Shape]) -> Inspection:
         ir_version=loaded.proto.ir_version,
         inputs={v.name: _type_text(loaded, v.name) for v in loaded.proto.graph.input},
         outputs={v.name: _type_text(loaded, v.name) for v in loaded.proto.graph.output},
-        parameters=sum(_elements(t.dims) for t in tensors),
-        parameter_bytes=sum(_elements(t.dims) * _item_bytes(t.data_type) for t in tensors),
-        flops=int(roofline.flops(loaded.model)) if known else None,
-        bytes_moved=int(_bytes_moved(loaded.model, roofline)) if known else None,
-        peak_activation_bytes=_peak(loaded.model, roofline) if known else None,
+        parameters=sum(math.prod(t.dims) for t in loaded.proto.graph.initializer),
+        parameter_bytes=weight_bytes(loaded.proto),
+        flops=int(roofline.flops(loaded.table)) if known else None,
+        bytes_moved=int(_bytes_moved(loaded.table, roofline)) if known else None,
+        peak_activation_bytes=_peak(loaded.table, roofline) if known else None,
         shapes=dict(assignment.shapes),
     )
 
 
-def _all_known(loaded: Loaded) -> bool:
+def _all_known(loaded: Loaded, roofline: Roofline) -> bool:
+    """Whether every value that is computed has a rank and sizes."""
     if loaded.unsupported is not None:
         return False
-    return all(loaded.values.types[v].known for v, _ in loaded.model.order())
+    return all(roofline.concrete(loaded.values.types[v]) is not None for v, _ in loaded.table.order())
 
 
 def _label(domain: str, op_type: str) -> str:
@@ -56,39 +61,27 @@ def _type_text(loaded: Loaded, name: str) -> str:
     return str(loaded.values.types[value]) if value is not None else "?"
 
 
-def _elements(dims: object) -> int:
-    total = 1
-    for d in dims:  # type: ignore[attr-defined]
-        total *= int(d)
-    return total
+def _bytes_moved(table: Table, roofline: Roofline) -> float:
+    return sum(roofline.work(table, v, n).bytes for v, n in table.order())
 
 
-def _item_bytes(data_type: int) -> int:
-    import onnx
-
-    return max(1, int(onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize))
-
-
-def _bytes_moved(model: Table, roofline: Roofline) -> float:
-    return sum(roofline.work(model, v, n).bytes for v, n in model.order())
-
-
-def _peak(model: Table, roofline: Roofline) -> int:
+def _peak(table: Table, roofline: Roofline) -> int:
     """The largest sum of live activations when nodes run in table order and values die after their last use."""
-    order = [(v, n) for v, n in model.order() if v not in model.values.constant]
+    order = [(v, n) for v, n in table.order() if v not in table.values.constant]
     last = {i: k for k, (_, n) in enumerate(order) for i in n.inputs if i is not None}
-    forever = set(model.outputs)
-    live: dict[int, int] = {v: _size(model, v, roofline) for v in model.values.inputs}
-    peak = sum(live.values())
-    for k, (value, _) in enumerate(order):
-        live[value] = _size(model, value, roofline)
-        peak = max(peak, sum(live.values()))
-        for dead in [v for v in live if v not in forever and last.get(v, -1) <= k and v != value]:
-            del live[dead]
+    forever = set(table.outputs)
+    live: dict[int, int] = {v: _size(table, v, roofline) for v in table.values.inputs}
+    total = peak = sum(live.values())
+    for k, (value, node) in enumerate(order):
+        live[value] = _size(table, value, roofline)
+        total += live[value]
+        peak = max(peak, total)
+        used = [i for i in dict.fromkeys(node.inputs) if i is not None]
+        for dead in [v for v in used if v in live and v not in forever and last[v] == k]:
+            total -= live.pop(dead)
     return peak
 
 
-def _size(model: Table, value: int, roofline: Roofline) -> int:
-    type_ = roofline.concrete(model.type(value))
-    elements = type_.elements if type_.known else 0
-    return BYTES.get(type_.dtype, 4) * (elements if isinstance(elements, int) else 0)
+def _size(table: Table, value: int, roofline: Roofline) -> int:
+    type_ = roofline.concrete(table.type(value))
+    return 0 if type_ is None else tensor_bytes(type_)

@@ -1,46 +1,49 @@
-"""load > search > check > race: the whole of `superopt optimize` as one readable function; `rank` beside it."""
+"""load > search > check > race: the whole of `superopt optimize` as one readable function."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import onnx
 
 from taso_py.backend.client import Worker
 from taso_py.backend.pool import WorkerPool, lent
-from taso_py.backend.race import race
-from taso_py.backend.runtime import require_runtime
-from taso_py.backend.timing import confirm
+from taso_py.backend.race import RaceResult, race
+from taso_py.backend.timing import Confirmation, confirm
 from taso_py.check.check import Checker
+from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
 from taso_py.cost.cache import proofs_path
-from taso_py.errors import OutputError
+from taso_py.errors import ModelError, OutputError, WorkerError
 from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
-from taso_py.report.ranking import Ranking, ranked
-from taso_py.result import Result
+from taso_py.result import RacedCandidate, Result
 from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.inspect import inspect
-from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, Clock, Run
-from taso_py.run.searching import explore, log_trace, single_gains
-from taso_py.run.subject import Subject, prepare
-from taso_py.search.strategy import Found, StopReason
-from taso_py.stop import StopFlag
+from taso_py.run.reasons import lost, no_candidate, not_confirmed
+from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run
+from taso_py.run.searching import Explored, explore, log_trace
+from taso_py.run.selecting import Selection
+from taso_py.run.subject import Subject, prepare, require_runnable
+from taso_py.search.state import Found, StopReason
+from taso_py.stop import Interrupted, StopFlag
 from taso_py.version import VERSION
-
-__all__ = ["inspect", "optimize", "rank"]
 
 _RACED = 6
 """Candidates that are checked and raced."""
+_SELECTED_FROM = 2
+"""States from which the moves that pay in the whole model are selected."""
 _CONFIRM_ROUNDS = 15
+_ORIGINAL_S = 120.0
+"""What opening the original and one run of it may take at least, each, however small the budget."""
 
 
 def optimize(
@@ -56,53 +59,52 @@ def optimize(
     ``pool`` lends its workers to the run, the checker's included, and keeps them alive for the next one.
     """
     clock = Clock(options.time_budget_s)
-    require_runtime()
+    require_runnable(source)
     progress.phase("load")
-    library = _library(options)
+    library = usable_rules(options)
     setting = prepare(source, options)
     clock.lap("load")
     with lent(pool, setting.config) as worker:
-        baseline = _baseline(worker, setting, options)
-        clock.lap("baseline")
-        job = Run(source, options, setting, library, worker, clock, progress, stop, baseline, pool is not None)
-        if setting.loaded.unsupported is not None:
-            return unchanged(job, "unsupported", f"returned unchanged: {setting.loaded.unsupported}")
-        if options.race and baseline is not None and clock.left() < _race_seconds(baseline, setting):
-            need = clock.elapsed() + _race_seconds(baseline, setting)
-            return unchanged(
-                job, StopReason.TIME.value, f"too little time to race: use --time-budget {4 * need:.0f} or more"
-            )
-        with work_folder() as folder, _checker(job) as checker:
-            workshop = _workshop(job, checker, folder)
-            found, checked = _search_and_check(job, workshop)
-            result = _decide(job, workshop, found, checked)
-    clock.lap("race")
+        job = Run(
+            source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
+            progress=progress, stop=stop, baseline=None, shared_worker=pool is not None,
+        )  # fmt: skip
+        try:
+            with stop.abandoning():
+                result = _run(job)
+        except Interrupted:
+            words = "interrupted before a faster model was confirmed"
+            result = unchanged(job, StopReason.INTERRUPTED.value, "interrupted", words)
     return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
 
 
-def rank(models: Sequence[Path], options: Options, *, progress: Progress, stop: StopFlag) -> Ranking:
-    """Which rules pay on ``models`` by themselves; each has the whole time budget; after a stop, those so far."""
-    gains: dict[str, Mapping[str, float]] = {}
-    for model in models:
-        progress.log("info", str(model))
-        gains[str(model)] = _single_gains(model, options, progress, stop)
-        if stop:
-            break
-    return ranked(gains)
+def _run(job: Run) -> Result:
+    """The phases behind loading; `Interrupted` where a signal ends them before there is a result."""
+    job.baseline = time_original(job.worker, job.setting, job.options)
+    job.clock.lap("baseline")
+    refusal = _refusal(job)
+    if refusal is not None:
+        return refusal
+    with work_folder() as folder, _checker(job) as checker:
+        workshop = _workshop(job, checker, folder)
+        result = _decide(job, workshop, *_search_and_check(job, workshop))
+    job.clock.lap("race")
+    return result
 
 
-def _single_gains(source: Path, options: Options, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
-    clock = Clock(options.time_budget_s / SEARCH_SHARE)
-    progress.phase("load")
-    library, setting = _library(options), prepare(source, options)
-    if setting.loaded.unsupported is not None:
-        return {}
-    with lent(None, setting.config) as worker:
-        baseline = _baseline(worker, setting, options)
-        return single_gains(Run(source, options, setting, library, worker, clock, progress, stop, baseline))
+def _refusal(job: Run) -> Result | None:
+    """The model unchanged, where it cannot be rewritten or the time is too short for a race."""
+    unsupported, baseline, clock = job.setting.loaded.unsupported, job.baseline, job.clock
+    if unsupported is not None:
+        return unchanged(job, "unsupported", "unsupported", unsupported)
+    if job.options.race and baseline is not None and clock.left() < _race_seconds(baseline, job.setting):
+        need = clock.elapsed() + _race_seconds(baseline, job.setting)
+        words = f"too little time to race: use --time-budget {4 * need:.0f} or more"
+        return unchanged(job, StopReason.TIME.value, "too little time", words)
+    return None
 
 
-def _library(options: Options) -> Library:
+def usable_rules(options: Options) -> Library:
     """The rules that may rewrite; those of the user's own files are proved now."""
     library = load_rules(options.rules, options.only, options.disable)
     if options.rules:
@@ -114,17 +116,25 @@ def _library(options: Options) -> Library:
     return library.usable(options.allow_bounded, options.allow_overflow).map(lambda rules: extended(rules, sites))
 
 
-def _baseline(worker: Worker, setting: Subject, options: Options) -> float | None:
+def time_original(worker: Worker, setting: Subject, options: Options) -> float | None:
     """Seconds of one run of the original; opening it tells whether ONNX Runtime can run it at all."""
-    handle = worker.open(setting.reference)
+    patience = max(_ORIGINAL_S, 2 * options.time_budget_s)
     try:
-        worker.run(handle, setting.feeds[0])
-        if not options.race:
-            return None
-        blocks = worker.time_blocks([handle], [setting.feeds[0]], rounds=3, block_s=0.1)
-        return min(block[0] for block in blocks)
-    finally:
-        worker.close(handle)
+        handle = worker.open(setting.reference, timeout=patience)
+        try:
+            try:
+                worker.run(handle, setting.feeds[0], timeout=patience)
+            except ModelError as error:
+                told = advice(setting.facts.inputs, setting.assignments[0], setting.overrides)
+                raise ModelError(f"{error} ({told})") from None
+            if not options.race:
+                return None
+            blocks = worker.time_blocks([handle], [setting.feeds[0]], rounds=3, block_s=0.1)
+            return min(block[0] for block in blocks)
+        finally:
+            worker.close(handle)
+    except WorkerError as error:
+        raise ModelError(f"{setting.reference.name}: ONNX Runtime fails on the original: {error}") from None
 
 
 def _race_seconds(baseline: float, setting: Subject) -> float:
@@ -136,14 +146,29 @@ def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candida
     """The search and its checked candidates; again without the rules that turned out wrong, if there were any."""
     while True:
         barred = len(workshop.barred)
-        found = explore(job, workshop.barred)
+        explored = explore(job, workshop.barred)
+        found = _selected(job, workshop, explored)
         log_trace(job, found)
-        job.clock.lap("search")
         checked = _check(job, workshop, found)
         job.clock.lap("check")
-        late = job.options.race and job.clock.left() < (1 - SEARCH_SHARE) * job.clock.budget
+        late = job.options.race and job.clock.left() < (1 - SEARCH_SHARE - SELECT_SHARE) * job.clock.budget
         if len(workshop.barred) == barred or late or job.stop:
             return found, checked
+
+
+def _selected(job: Run, workshop: Workshop, explored: Explored) -> Found:
+    """What was found, the moves that pay in the whole model first."""
+    job.clock.lap("search")
+    found = explored.found
+    if not job.options.race or job.options.apply == "all" or found.reason is StopReason.INTERRUPTED:
+        return found
+    job.progress.phase("select")
+    deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
+    selection = Selection(job, workshop, explored.rewriter, explored.start, deadline)
+    promising = shortlist(found, job.start_cost, _SELECTED_FROM)
+    chosen = selection.best(promising, explored.tidied)
+    job.clock.lap("select")
+    return replace(found, states=(*chosen, *found.states), selected=tuple(chosen))
 
 
 def _checker(job: Run) -> Checker:
@@ -156,8 +181,8 @@ def _checker(job: Run) -> Checker:
         overrides=setting.overrides,
         seed=options.seed,
         limits=CheckLimits(
-            deadline=job.deadline(SEARCH_SHARE + CHECK_SHARE),
-            flops=job.roofline.flops(setting.loaded.model),
+            deadline=job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE),
+            flops=job.roofline.flops(setting.loaded.table),
         ),
         facts=setting.facts,
         worker=job.worker if job.shared_worker else None,
@@ -168,13 +193,13 @@ def _workshop(job: Run, checker: Checker, folder: Path) -> Workshop:
     """Where candidates are made and checked."""
     options = job.options
     return Workshop(
-        job.setting.loaded,
-        checker,
-        job.library.all(),
-        folder,
-        _provenance(job) if options.provenance else {},
-        options.allow_contrib,
-        options.strict,
+        loaded=job.setting.loaded,
+        checker=checker,
+        rules=job.library.all(),
+        folder=folder,
+        provenance=_provenance(job) if options.provenance else {},
+        allow_contrib=options.allow_contrib,
+        strict=options.strict,
     )
 
 
@@ -189,7 +214,7 @@ def _provenance(job: Run) -> dict[str, str]:
 
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
-    deadline = job.deadline(SEARCH_SHARE + CHECK_SHARE)
+    deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
     wanted = _RACED if job.options.race else 1
     states = list(found.states) if job.options.apply == "all" else shortlist(found, job.start_cost, wanted)
     job.progress.phase("check", len(states))
@@ -197,6 +222,7 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     for number, state in enumerate(states):
         if checked and job.options.race and time.monotonic() > deadline:
             break
+        job.stop.leave()
         try:
             candidate = workshop.candidate(state, deadline)
         except OutputError:
@@ -224,25 +250,48 @@ def _decide(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candid
     """The winner of the race, if a fresh measurement confirms it; else the original."""
     rejected = tuple(workshop.rejected)
     if not checked:
-        return replace(unchanged(job, found.reason.value), rejected=rejected)
+        return replace(unchanged(job, found.reason.value, *no_candidate(job, found, rejected)), rejected=rejected)
+    job.stop.leave()
     if not job.options.race:
+        job.stop.keep()
         made = workshop.rebuilt(checked[0])
         return replace(rewritten(job, checked[0], made, found, None), rejected=rejected)
+    try:
+        return replace(_contested(job, workshop, found, checked), rejected=rejected)
+    except (ModelError, WorkerError) as error:  # the candidates were run before: memory, or another process's doing
+        words = f"the race ended early, so nothing is confirmed: {error}"
+        return replace(unchanged(job, found.reason.value, "not confirmed", words), rejected=rejected)
+
+
+def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candidate]) -> Result:
+    """The candidates raced, and the winner confirmed."""
+    standings = _raced(job, checked)
+    told = partial(replace, raced=_told(job, checked, standings))
+    if standings.winner == 0:
+        return told(unchanged(job, found.reason.value, "lost the race", lost(standings)))
+    winner = checked[standings.winner - 1]
+    job.stop.leave()
+    confirmation = _confirmed(job, winner)
+    if confirmation is None or not confirmation.improves(job.options.min_gain):
+        return told(unchanged(job, found.reason.value, *not_confirmed(job, confirmation)))
+    job.stop.keep()
+    return told(rewritten(job, winner, workshop.rebuilt(winner), found, confirmation))
+
+
+def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
     job.progress.phase("race")
-    models = [job.setting.reference, *(c.reference for c in checked)]
-    now = time.monotonic()
-    standings = race(
+    return race(
         job.worker,
-        models,
+        [job.setting.reference, *(c.reference for c in checked)],
         job.setting.feeds,
-        deadline=now + 0.5 * max(1.0, job.clock.left()),
+        deadline=time.monotonic() + 0.5 * max(1.0, job.clock.left()),
         max_sessions=2 if job.setting.large else 8,
     )
-    if standings.winner == 0:
-        return replace(unchanged(job, found.reason.value), rejected=rejected)
-    winner = checked[standings.winner - 1]
+
+
+def _confirmed(job: Run, winner: Candidate) -> Confirmation | None:
     job.progress.phase("confirm")
-    confirmation = confirm(
+    return confirm(
         job.setting.config,
         job.setting.reference,
         winner.reference,
@@ -251,7 +300,14 @@ def _decide(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candid
         rounds=_CONFIRM_ROUNDS,
         seed=job.options.seed,
     )
-    if confirmation is None or not confirmation.improves(job.options.min_gain):
-        return replace(unchanged(job, found.reason.value), rejected=rejected)
-    made = workshop.rebuilt(winner)
-    return replace(rewritten(job, winner, made, found, confirmation), rejected=rejected)
+
+
+def _told(job: Run, checked: Sequence[Candidate], standings: RaceResult) -> tuple[RacedCandidate, ...]:
+    """The race for the record."""
+    found = []
+    for candidate, standing in zip(checked, standings.standings[1:], strict=True):
+        state = candidate.state
+        predicted = job.start_cost / state.cost if state.cost > 0 else None
+        rules = tuple(dict.fromkeys(step.rule for step in state.trace))
+        found.append(RacedCandidate(rules, predicted, standing.speedup, standing.rounds, standing.failure))
+    return tuple(found)

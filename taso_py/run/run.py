@@ -17,7 +17,7 @@ from taso_py.rules.library import Library
 from taso_py.run.subject import Subject
 from taso_py.stop import StopFlag
 
-SEARCH_SHARE, CHECK_SHARE = 0.60, 0.15
+SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.2, 0.1
 """Parts of the time budget; the race has the rest."""
 
 
@@ -49,7 +49,7 @@ class Clock:
         return time.monotonic() - self.begin
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Run:
     """One run: the model, the options, and the means."""
 
@@ -73,7 +73,7 @@ class Run:
     @property
     def start_cost(self) -> float:
         """Seconds that the search takes the original to cost."""
-        return self.baseline or self.roofline.total(self.setting.loaded.model)
+        return self.baseline or self.roofline.total(self.setting.loaded.table)
 
     def deadline(self, share: float) -> float:
         """When this share of the time budget is used up; never, where nothing may depend on the clock."""

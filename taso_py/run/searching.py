@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from taso_py.backend.runtime import cpu_name
 from taso_py.cost.cache import Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
+from taso_py.cost.roofline import tensor_bytes
 from taso_py.graph.table import Table
-from taso_py.graph.types import BYTES
+from taso_py.rules.rule import RuleSet
 from taso_py.run.run import SEARCH_SHARE, Run
 from taso_py.run.subject import weight_bytes
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import ROUNDS, Backtracking, Found, Limits, State
+from taso_py.search.removal import removing, without_idle_nodes
+from taso_py.search.state import Found, State
+from taso_py.search.strategy import ROUNDS, Backtracking, Limits
 from taso_py.search.view import View
 
 _STATES, _UNTIMED_STATES = 5000, 120
@@ -37,17 +40,31 @@ _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
 """Largest growth of the weights: a share of the original's, or this many bytes."""
 
 
-def explore(job: Run, barred: Iterable[str] = ()) -> Found:
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What a search found, and with what it can be made again; ``tidied`` is the original less what is idle in it."""
+
+    found: Found
+    rewriter: Rewriter
+    start: View
+    tidied: State | None = None
+
+
+def explore(job: Run, barred: Iterable[str] = ()) -> Explored:
     """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
     job.progress.phase("search")
     rewriter, view = _start(job, barred)
     if job.options.apply == "all":
-        return Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
+        found = Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
+        return Explored(found, rewriter, view)
+    tidied = without_idle_nodes(view, _rules(job, barred), rewriter, job.roofline, job.start_cost)
     with Cache(job.options.cache) as cache:
         cost = _cost_model(job, cache)
         seeds = _seeds(job, rewriter, view, isinstance(cost, MeasuredCost))
-        strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), _growth(job))
-        return strategy.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
+        strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), file_growth=_growth(job))
+        first = () if tidied is None else (tidied,)
+        found = strategy.run(view, job.start_cost, job.stopped, job.reporter(), (*first, *seeds))
+    return Explored(found, rewriter, view, tidied)
 
 
 def single_gains(job: Run) -> dict[str, float]:
@@ -65,7 +82,7 @@ def single_gains(job: Run) -> dict[str, float]:
             if job.stopped():
                 break
             outcome = rewriter.apply(view, group, ROUNDS)
-            estimate = cost.difference(view.model, outcome.view.model) if outcome is not None else None
+            estimate = cost.difference(view.table, outcome.view.table) if outcome is not None else None
             if estimate is not None:
                 saved = -sum(min(0.0, part.seconds) for part in estimate.parts)
                 name = group[0].rule.name
@@ -77,16 +94,26 @@ def single_gains(job: Run) -> dict[str, float]:
 def _start(job: Run, barred: Iterable[str] = ()) -> tuple[Rewriter, View]:
     """The rules but the barred ones, and the original."""
     loaded = job.setting.loaded
-    canonical = Canonicalizer.of(job.library.canonical, job.library.cleanup)
+    rules = _rules(job, barred)
+    # Rules of the user's own are moves only: should one turn out wrong, it is told from the others rule by rule.
+    tidying = [] if job.options.rules else removing(rules)
+    canonical = Canonicalizer.of(job.library.canonical, RuleSet.of([*job.library.cleanup, *tidying]))
+    rewriter = Rewriter.of(rules, canonical)
+    return rewriter, View.of(loaded.table, canonical.expand, loaded.folder.value)
+
+
+def _rules(job: Run, barred: Iterable[str]) -> RuleSet:
+    """The moves: what tidies up after others is one, too, where there are others."""
+    if not job.library.search:
+        return job.library.search
     gone = {name for told in barred for name in (told, told.removesuffix("-reversed"))}
-    rewriter = Rewriter.of(job.library.search.without(gone), canonical)
-    return rewriter, View.of(loaded.model, canonical.expand, loaded.folder.value)
+    return (job.library.search | job.library.cleanup).without(gone)
 
 
 def log_trace(job: Run, found: Found) -> None:
     """The best state's moves, for ``-v``: rule, sites, and the cost in ms before and after."""
     names = job.setting.loaded.values.names
-    best = found.simplest or next(iter(found.states), None)
+    best = next(iter(found.selected), found.simplest) or next(iter(found.states), None)
     for step in best.trace if best is not None else ():
         sites = ", ".join(names.get(o, f"#{o}") for site in step.sites[:3] for o in site.outputs)
         more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
@@ -103,10 +130,10 @@ def _seeds(job: Run, rewriter: Rewriter, view: View, measured: bool) -> tuple[St
     if job.options.rules:
         start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
-            written_out = View.of(start.model, rewriter.canonical.expand, view.read_constant)
+            written_out = View.of(start.table, rewriter.canonical.expand, view.read_constant)
             states = _quick_search(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)
             return tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states)
-    return _quick_search(job, rewriter, view, job.roofline.total(view.model), _SEED_SHARE) if measured else ()
+    return _quick_search(job, rewriter, view, job.roofline.total(view.table), _SEED_SHARE) if measured else ()
 
 
 def _quick_search(job: Run, rewriter: Rewriter, view: View, cost: float, share: float) -> tuple[State, ...]:
@@ -114,7 +141,7 @@ def _quick_search(job: Run, rewriter: Rewriter, view: View, cost: float, share: 
     if job.options.race:  # without timing the same states are reached on every machine
         now = time.monotonic()
         limits = replace(limits, deadline=now + share * max(0.0, job.deadline(SEARCH_SHARE) - now))
-    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, _growth(job))
+    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, file_growth=_growth(job))
     return search.seek(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
 
 
@@ -123,8 +150,8 @@ def _limits(job: Run) -> Limits:
     deadline = job.deadline(_SEEKING * SEARCH_SHARE)
     return Limits(
         deadline,
-        job.deadline(SEARCH_SHARE),
-        job.options.alpha,
+        last=job.deadline(SEARCH_SHARE),
+        alpha=job.options.alpha,
         states=_STATES if timed else _UNTIMED_STATES,
         patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
         patience_s=_PATIENCE_SHARE * max(0.0, deadline - time.monotonic()) if timed else 0.0,
@@ -140,21 +167,25 @@ def _cost_model(job: Run, cache: Cache) -> CostModel:
     config = job.setting.config
     environment = "|".join(map(str, (config, job.worker.info().ort_version, cpu_name())))
     deadline = job.deadline(SEARCH_SHARE)
-    return MeasuredCost(job.worker, cache, job.roofline, environment, job.start_cost, deadline, job.setting.sizes)
+    return MeasuredCost(
+        worker=job.worker,
+        cache=cache,
+        roofline=job.roofline,
+        environment=environment,
+        start=job.start_cost,
+        deadline=deadline,
+        sizes=job.setting.sizes,
+    )
 
 
 def _growth(job: Run) -> Callable[[Table], float]:
     """Bytes of folded constants that a table adds, less those of the original that it no longer needs."""
-    original = _constant_bytes(job.setting.loaded.model)
-    return lambda model: _constant_bytes(model) - original
+    original = _constant_bytes(job.setting.loaded.table)
+    return lambda table: _constant_bytes(table) - original
 
 
-def _constant_bytes(model: Table) -> float:
+def _constant_bytes(table: Table) -> float:
     """Bytes of the constants that the running nodes of a table read."""
-    constant = model.values.constant
-    used = {i for v, n in model.nodes.items() if v not in constant for i in n.inputs if i is not None and i in constant}
-    total = 0.0
-    for value in used:
-        elements = model.type(value).elements if model.type(value).known else 0
-        total += BYTES.get(model.type(value).dtype, 4) * (elements if isinstance(elements, int) else 0)
-    return total
+    constant = table.values.constant
+    used = {i for v, n in table.nodes.items() if v not in constant for i in n.inputs if i is not None and i in constant}
+    return float(sum(tensor_bytes(table.type(value)) for value in used))

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
 import onnx
 
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
-from taso_py.backend.runtime import available_threads
+from taso_py.backend.runtime import available_threads, require_runtime
 from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import Assignment, resolve_shapes
-from taso_py.files import load_arrays
+from taso_py.files import load_arrays, require_model_file
 from taso_py.onnx_io.load import Loaded, load
-from taso_py.options import Options
+from taso_py.options import Options, SessionOptions
+
+Model: TypeAlias = Path | onnx.ModelProto
 
 LARGE_MODEL_BYTES = 500 * 2**20
 """Above this at most two sessions are alive at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One model under one set of options."""
 
@@ -40,15 +42,21 @@ class Subject:
     config: WorkerConfig
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the reader on what was chosen for them."""
+        chosen = [a.describe() for a in self.assignments if a.shrunk]
+        text = "the default sizes take too much memory, used instead: {}; choose others with --shape"
+        return tuple(text.format(sizes) for sizes in dict.fromkeys(chosen))
+
+    @property
     def large(self) -> bool:
         """Whether memory allows only two sessions."""
         return weight_bytes(self.loaded.proto) > LARGE_MODEL_BYTES
 
 
-def prepare(source: Path | onnx.ModelProto, options: Options) -> Subject:
+def prepare(source: Model, options: Options) -> Subject:
     """Reads the model and resolves sizes; `ModelError` or `UsageError` when that cannot be done."""
     loaded = load(source, freeze_initializers=options.freeze_initializers)
-    reference = ModelRef.of(source if isinstance(source, Path) else source.SerializeToString())
     facts = read_facts(loaded.proto)
     overrides = load_arrays(options.inputs)
     given = override_shapes(overrides)
@@ -56,26 +64,48 @@ def prepare(source: Path | onnx.ModelProto, options: Options) -> Subject:
     assignments = tuple(resolve_shapes(facts.inputs, {**workload, **given}) for workload in workloads)
     feeds = tuple(make_feeds(facts.inputs, a, seed=options.seed, overrides=overrides) for a in assignments)
     return Subject(
-        loaded,
-        reference,
-        facts,
-        assignments,
-        feeds,
-        overrides,
-        loaded.sizes_of(assignments[0].shapes),
-        WorkerConfig(
-            options.provider,
-            tuple(options.ep_options.items()),
-            options.threads or available_threads(),
-            options.ort_level,
-        ),
+        loaded=loaded,
+        reference=reference(source),
+        facts=facts,
+        assignments=assignments,
+        feeds=feeds,
+        overrides=overrides,
+        sizes=loaded.sizes_of(assignments[0].shapes),
+        config=worker_config(options),
     )
+
+
+def worker_config(options: SessionOptions) -> WorkerConfig:
+    """How the sessions of a worker run that these options ask for."""
+    return WorkerConfig(
+        options.provider,
+        tuple(options.ep_options.items()),
+        options.threads or available_threads(),
+        options.ort_level,
+    )
+
+
+def require_runnable(*models: Model) -> None:
+    """RuntimeMissingError without ONNX Runtime, `ModelError` for a file that cannot hold a model."""
+    require_runtime()
+    for model in models:
+        if isinstance(model, Path):
+            require_model_file(model)
+
+
+def reference(model: Model) -> ModelRef:
+    """How ONNX Runtime opens a model."""
+    return ModelRef.of(model if isinstance(model, Path) else model.SerializeToString())
 
 
 def weight_bytes(proto: onnx.ModelProto) -> int:
     """Bytes of the initializers, external ones included, by their declared shapes."""
-    total = 0
-    for tensor in proto.graph.initializer:
-        elements = int(np.prod(tensor.dims, dtype=np.int64)) if tensor.dims else 1
-        total += elements * max(1, onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-    return total
+    return sum(
+        math.prod(tensor.dims) * max(1, onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+        for tensor in proto.graph.initializer
+    )
+
+
+def named(model: Model) -> str:
+    """What a model is called in messages: its path as it was given."""
+    return str(model) if isinstance(model, Path) else "model"

@@ -48,6 +48,6 @@ def spellable(view: View, built: Mapping[int, Node]) -> bool:
                 return False
             continue
         types = [view.values.types[i] for i in node.inputs if i is not None]
-        if node.operator.write(view.model.opset, types) is None:
+        if node.operator.write(view.table.opset, types) is None:
             return False
     return True

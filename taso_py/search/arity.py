@@ -30,6 +30,10 @@ _PAIRED = 8
 """Most operands of which any two are looked at as one."""
 
 
+MOST_OPERANDS = 64
+"""Wider operators are left as they are: a law is as deep as what it nests, and matching it goes as deep."""
+
+
 def expanding_laws(operator: Operator, operands: Sequence[TensorType]) -> tuple[Rule, ...]:
     """What an operator of variable arity is made of: `Operator.expand` as laws, for any attributes."""
     if isinstance(operator, Split):
@@ -112,20 +116,20 @@ def _flat_law(operator: Operator, widths: tuple[int, ...], alike: bool) -> Rule:
 
 def flatten(view: View, value: int) -> Rewrite | None:
     """f(f(a, b), c) as f(a, b, c) for an operator of variable arity, where nothing else needs f(a, b)."""
-    model = view.model
-    node = model.nodes[value]
+    table = view.table
+    node = table.nodes[value]
     if not node.operator.expand(3):
         return None
     widths: list[int] = []
     operands: list[int | None] = []
     for i in node.inputs:
-        inner = model.nodes.get(i) if i is not None else None
+        inner = table.nodes.get(i) if i is not None else None
         alone = inner is not None and inner.operator == node.operator and view.users.get(i or 0, ()) == (value,)
         widths.append(len(inner.inputs) if inner is not None and alone else 0)
         operands.extend(inner.inputs if inner is not None and alone else (i,))
-    if len(operands) == len(node.inputs):
+    if not len(node.inputs) < len(operands) <= MOST_OPERANDS:
         return None
-    alike = _alike(node.operator, [model.type(i) for i in operands if i is not None])
+    alike = _alike(node.operator, [table.type(i) for i in operands if i is not None])
     law = _flat_law(node.operator, tuple(widths), alike)
     match = next(matcher(law).matches_on(view, (value,)), None)
     return None if match is None else rewrite(view, match)
@@ -134,11 +138,14 @@ def flatten(view: View, value: int) -> Rewrite | None:
 def gathered(view: View, value: int) -> Rewrite | None:
     """Three or more summands of one shape as one Sum, where nothing else needs the sums of some: any two can meet."""
     names = (f"x{k}" for k in count())
+    most = MOST_OPERANDS
 
     def tree(term: int, user: int | None) -> str:
-        operands = _summands(view, term)
+        nonlocal most
+        operands = _summands(view, term) if most > 1 else None
         if operands is None or (user is not None and view.users.get(term, ()) != (user,)):
             return next(names)
+        most -= 1
         return _call(Add(), (tree(i, term) for i in operands))
 
     law = _sum_law(tree(value, None))
@@ -148,11 +155,11 @@ def gathered(view: View, value: int) -> Rewrite | None:
 
 def _summands(view: View, value: int) -> tuple[int, ...] | None:
     """The operands of an addition that broadcasts nothing."""
-    node = view.model.nodes.get(value)
+    node = view.table.nodes.get(value)
     if node is None or not isinstance(node.operator, Add) or value in view.values.constant:
         return None
     operands = tuple(i for i in node.inputs if i is not None)
-    types = {view.model.type(i) for i in (value, *operands)}
+    types = {view.table.type(i) for i in (value, *operands)}
     return operands if len(types) == 1 and all(t.known for t in types) else None
 
 
@@ -168,17 +175,17 @@ def _sum_law(nested: str) -> Rule | None:
 
 def split_of_slices(view: View, value: int) -> Rewrite | None:
     """If the slices of one tensor along one axis are its consecutive parts, the outputs of one Split in their place."""
-    node = view.model.nodes.get(value)
+    node = view.table.nodes.get(value)
     if node is None or not isinstance(node.operator, Slice) or len(node.operator.axes) != 1 or node.inputs[0] is None:
         return None
     source, axis = node.inputs[0], node.operator.axes[0]
     parts: dict[tuple[int, int], list[int]] = {}
     for user in view.users.get(source, ()):
-        part = _part(view.model.nodes.get(user), axis)
+        part = _part(view.table.nodes.get(user), axis)
         if part is not None and user not in view.values.constant:
             parts.setdefault(part, []).append(user)
     ordered = sorted(parts)
-    dims = view.model.type(source).dims
+    dims = view.table.type(source).dims
     if len(ordered) < 2 or not _covers(ordered, dims[axis]):
         return None
     # What the matcher would bind; searching among so many alike outputs takes longer than the rewrite.

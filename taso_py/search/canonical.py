@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taso_py.graph.table import Node, Opaque
 from taso_py.rules.build import Builder, number_type
 from taso_py.rules.rule import Rule, RuleSet
-from taso_py.search.arity import expanding_laws, flatten, split_of_slices
+from taso_py.search.arity import MOST_OPERANDS, expanding_laws, flatten, split_of_slices
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import Rewrite, rewrite
@@ -38,8 +38,8 @@ class Canonicalizer:
         """Equivalent definitions of a value: one for each canonical rule whose left side its node is."""
         plain = bare(view)
         laws: tuple[Rule, ...] = ()
-        if node.operator.expand(len(node.inputs)):
-            laws = expanding_laws(node.operator, [view.model.type(i) for i in node.inputs if i is not None])
+        if len(node.inputs) <= MOST_OPERANDS and node.operator.expand(len(node.inputs)):
+            laws = expanding_laws(node.operator, [view.table.type(i) for i in node.inputs if i is not None])
         for compiled in (*map(matcher, laws), *self.expanding.by_root.get(type(node.operator), ())):
             match = next(compiled.matches_at(plain, value), None)
             if match is not None:
@@ -56,20 +56,20 @@ class Canonicalizer:
             if step is None:
                 continue
             before = view
-            view = view.after(step.model)
+            view = view.after(step.table)
             steps.append(step)
             near = set(step.changed)
             near.update(u for v in step.changed for u in before.users.get(v, ()))
-            queue = [v for v in dict.fromkeys([*queue, value, *sorted(near)]) if v in view.model.nodes]
+            queue = [v for v in dict.fromkeys([*queue, value, *sorted(near)]) if v in view.table.nodes]
         for value in [*start, *(v for s in steps for v in sorted(s.changed))]:
             step = split_of_slices(view, value)
             if step is not None:
-                view = view.after(step.model)
+                view = view.after(step.table)
                 steps.append(step)
         return view, steps
 
     def _first(self, view: View, value: int) -> Rewrite | None:
-        node = view.model.nodes.get(value)
+        node = view.table.nodes.get(value)
         if node is None or isinstance(node.operator, Opaque) or value in view.values.constant:
             return None
         flat = flatten(view, value)
@@ -78,7 +78,7 @@ class Canonicalizer:
         for compiled in self.tidying.at(view, value):
             for match in compiled.matches_at(view, value):
                 step = rewrite(view, match)
-                if step is not None and not _in_a_circle(match, node, step.model.nodes.get(value)):
+                if step is not None and not _in_a_circle(match, node, step.table.nodes.get(value)):
                     return step
         return None
 
@@ -91,13 +91,13 @@ def _in_a_circle(match: Match, node: Node, after: Node | None) -> bool:
 
 def bare(view: View) -> View:
     """The view of the same table in which no operator is looked through: composites are matched in it."""
-    return View(view.model, nothing, view.read_constant, {}, view.tame)
+    return View(view.table, nothing, view.read_constant, memo={}, tame=view.tame)
 
 
 def expansion(view: View, match: Match) -> Expansion:
     """The definition that the match's right side gives to its one output."""
     rule, (value,) = match.rule, match.outputs
-    dtype = number_type(match.binding, view.model.type, view.model.type(value).dtype)
+    dtype = number_type(match.binding, view.table.type, view.table.type(value).dtype)
     builder = Builder(view.values, match.binding, rule.right, dtype)
     root = builder.output(rule.right.outputs[0])
     inner = tuple((v, n) for v, n in builder.nodes.items() if v != root)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from taso_py.cost.roofline import Roofline
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import Found, Report, State, Stop, StopReason, TraceStep
+from taso_py.search.state import Found, State, StopReason, TraceStep
+from taso_py.search.strategy import Report, Stop
 from taso_py.search.view import View
 
 
@@ -19,7 +20,7 @@ class Exhaustive:
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
         """One state: the table after all rules had their turn once."""
-        state = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
+        state = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.table))
         built = 0
         for name in self.rewriter.index.names():
             found = [m for matches in state.matches().values() for m in matches if m.rule.name == name]
@@ -27,9 +28,15 @@ class Exhaustive:
             if outcome is None:
                 continue
             after = outcome.view
-            cost = state.cost + self.roofline.difference(state.model, after.model)
+            cost = state.cost + self.roofline.difference(state.table, after.table)
             step = TraceStep(
-                name, outcome.sites, outcome.tidied, state.cost, cost, after.model, applied=outcome.applied
+                rule=name,
+                sites=outcome.sites,
+                tidied=outcome.tidied,
+                before=state.cost,
+                after=cost,
+                table=after.table,
+                applied=outcome.applied,
             )
             state = State(
                 after,

@@ -14,7 +14,7 @@ from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.index import RuleIndex
 from taso_py.search.moves import AppliedSite, Later, Rewriter
 from taso_py.search.rewriter import Rewrite
-from taso_py.search.strategy import State, TraceStep
+from taso_py.search.state import State, TraceStep
 from taso_py.search.view import View
 
 _PASSES = 8
@@ -30,9 +30,9 @@ def lowered(view: View, laws: Iterable[Rule], roofline: Roofline, deadline: floa
     rewriter = Rewriter.of([law for law in laws if law.arrow == "=>"], untidied)
     search = Exhaustive(rewriter, roofline)
     state: State | None = None
-    now = View.of(view.model, nothing, view.read_constant)
+    now = View.of(view.table, nothing, view.read_constant)
     for _ in range(_PASSES):
-        cost = roofline.total(now.model) if state is None else state.cost
+        cost = roofline.total(now.table) if state is None else state.cost
         found = search.run(now, cost, lambda: time.monotonic() > deadline, lambda count, best: None)
         if not found.states:
             break
@@ -45,17 +45,19 @@ def lowered(view: View, laws: Iterable[Rule], roofline: Roofline, deadline: floa
 def _with_sums(view: View, state: State | None, roofline: Roofline) -> State | None:
     """Sums of sums written as one: two summands that a rule puts together need not stand side by side."""
     steps: list[Rewrite] = []
-    start = view.model
+    start = view.table
     for value, _ in reversed(list(start.order())):  # the whole sum before its parts
         step = gathered(view, value)
         if step is not None:
             steps.append(step)
-            view = view.after(step.model)
+            view = view.after(step.table)
     if not steps:
         return state
     trace, before = (state.trace, state.cost) if state is not None else ((), roofline.total(start))
-    cost = roofline.total(view.model)
+    cost = roofline.total(view.table)
     sites = tuple(AppliedSite(step.rule, step.outputs) for step in steps)
     applied = tuple(step.matches for step in steps)
-    last = TraceStep(steps[0].rule, sites, (), before, cost, view.model, applied=applied)
+    last = TraceStep(
+        rule=steps[0].rule, sites=sites, tidied=(), before=before, after=cost, table=view.table, applied=applied
+    )
     return State(view, Later(None), cost, cost, (*trace, last))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import at_least
+from taso_py.graph.ordering import at_least
 from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
@@ -44,6 +44,7 @@ class Match:
     outputs: tuple[int, ...]
     used: frozenset[int]
     """Every id whose definition the match relies on."""
+    _: KW_ONLY
     placed: tuple[tuple[int, Node], ...] = field(compare=False, default=())
     """Those ids with the definitions that the left side's operators were found in."""
     seen: tuple[tuple[int, Node], ...] = field(compare=False, default=())
@@ -148,7 +149,7 @@ class Matcher:
             if known == value:
                 yield partial
             return
-        type_ = view.model.type(value)
+        type_ = view.table.type(value)
         if not type_.known:
             return
         more = partial.copy()
@@ -162,7 +163,7 @@ class Matcher:
     ) -> Iterator[_Partial]:
         if type(node.operator) is not term.operator or len(node.inputs) != len(term.arguments):
             return
-        if any(i is None for i in node.inputs) or not view.model.type(value).known:
+        if any(i is None for i in node.inputs) or not view.table.type(value).known:
             return
         orders = [node.inputs]
         if term.operator.commutative and len(node.inputs) == 2 and node.inputs[0] != node.inputs[1]:
@@ -208,12 +209,14 @@ class Matcher:
 
     def _match(self, view: View, partial: _Partial, binding: Binding, outputs: tuple[int, ...]) -> Match:
         placed = tuple((v, n) for v, n in partial.placed.values() if n is not None)
-        seen = tuple((v, view.model.nodes[v]) for v, _ in placed if v in view.model.nodes)
-        shape = tuple((n.operator, view.model.type(v)) for v, n in placed)
-        given = tuple((k, view.model.type(v)) for k, v in binding.tensors.items())
+        seen = tuple((v, view.table.nodes[v]) for v, _ in placed if v in view.table.nodes)
+        shape = tuple((n.operator, view.table.type(v)) for v, n in placed)
+        given = tuple((k, view.table.type(v)) for k, v in binding.tensors.items())
         choice = tuple(binding.names.get(c.variable) for c in self.rule.choices)
         signature = (self.rule.name, self.rule.id, choice, shape, given)
-        return Match(self.rule, binding, outputs, frozenset(v for v, _ in placed), placed, seen, signature)
+        return Match(
+            self.rule, binding, outputs, frozenset(v for v, _ in placed), placed=placed, seen=seen, signature=signature
+        )
 
     def _choices(self, binding: Binding) -> Iterator[Binding]:
         if not self.rule.choices:
@@ -231,7 +234,7 @@ class Matcher:
             return False
         if not self._natural(binding) or not all(self._condition(view, c, binding) for c in self.rule.conditions):
             return False
-        dtype = number_type(binding, view.model.type, view.model.type(outputs[0]).dtype)
+        dtype = number_type(binding, view.table.type, view.table.type(outputs[0]).dtype)
         try:
             operators = self._rebuilt(view, partial, binding, dtype)
             right = Builder(view.values, binding, self.rule.right, dtype)
@@ -240,7 +243,7 @@ class Matcher:
             return False
         if operators is None or not spellable(view, right.nodes):
             return False
-        if any(view.model.type(o) != view.model.type(b) for o, b in zip(outputs, built, strict=True)):
+        if any(view.table.type(o) != view.table.type(b) for o, b in zip(outputs, built, strict=True)):
             return False
         kinds = operators + [
             algebra(n.operator, tuple(view.values.types[i] for i in n.inputs if i is not None))
@@ -284,7 +287,7 @@ class Matcher:
         for term, (_, node) in partial.placed.items():
             if node is None or not isinstance(term, Application):
                 continue
-            types = tuple(view.model.type(i) for i in node.inputs if i is not None)
+            types = tuple(view.table.type(i) for i in node.inputs if i is not None)
             if operator_of(term, types, binding, dtype) != node.operator:
                 return None
             kinds.append(algebra(node.operator, types))
@@ -322,7 +325,7 @@ def _attributes(view: View, term: Application, value: int, node: Node, binding: 
         if at is not None:
             holder = value if at < 0 else node.inputs[at]
             assert holder is not None
-            expression = from_front(expression, view.model.type(holder).rank)
+            expression = from_front(expression, view.table.type(holder).rank)
         if not binding.unify(expression, actual):
             return False
     return True

@@ -108,7 +108,7 @@ class Rewriter:
 
     def all_matches(self, view: View) -> Matches:
         """Every match in a table."""
-        return self.matches(view, [*view.model.nodes, *view.owners])
+        return self.matches(view, [*view.table.nodes, *view.owners])
 
     def later(self, view: View, parent: tuple[View, Later] | None = None) -> Later:
         """Every match in a table, found when it is asked for; from the matches in the ``parent`` that it came from."""
@@ -119,7 +119,7 @@ class Rewriter:
 
     def matches_after(self, before: View, known: Matches, after: View) -> Matches:
         """Every match in ``after``: those of ``before`` that still stand, and new ones near what changed."""
-        old, new = before.model.nodes, after.model.nodes
+        old, new = before.table.nodes, after.table.nodes
         touched = {v for v in new if old.get(v) is not new[v]} | {v for v in old if v not in new}
         touched |= {i for v in list(touched) for i in _inner_of(before, v)}
         near = _near(after, [v for v in touched if v in new])
@@ -159,8 +159,8 @@ class Rewriter:
         for _ in range(rounds):
             before = len(log.sites)
             after = self._round(view, matches, log)
-            smaller = live_size(after.model) < live_size(view.model)
-            changed = [v for v, n in after.model.nodes.items() if view.model.nodes.get(v) is not n]
+            smaller = live_size(after.table) < live_size(view.table)
+            changed = [v for v, n in after.table.nodes.items() if view.table.nodes.get(v) is not n]
             view = after
             if len(log.sites) == before or not smaller:
                 break
@@ -171,7 +171,7 @@ class Rewriter:
 
     def _same_rule(self, view: View, like: Match, roots: Iterable[int]) -> list[Match]:
         compiled = matcher(like.rule)
-        known = [v for v in roots if (v in view.model.nodes or v in view.owners) and v not in view.values.constant]
+        known = [v for v in roots if (v in view.table.nodes or v in view.owners) and v not in view.values.constant]
         return [m for v in known for m in compiled.matches_at(view, v) if m.choice == like.choice]
 
     def _round(self, view: View, matches: Sequence[Match], log: _Log) -> View:
@@ -198,7 +198,7 @@ class Rewriter:
 
     def _tidied(self, view: View, step: Rewrite, log: _Log) -> View:
         log.own(step)
-        view, extra = self.canonical.tidy(view.after(step.model), sorted(step.changed))
+        view, extra = self.canonical.tidy(view.after(step.table), sorted(step.changed))
         log.tidying(extra)
         return view
 
@@ -206,7 +206,7 @@ class Rewriter:
         """A match of the same rule between something just merged and one more sibling."""
         compiled = matcher(last.rule)
         for value in sorted(step.changed):
-            if value in view.model.nodes and type(view.model.nodes[value].operator) is compiled.root:
+            if value in view.table.nodes and type(view.table.nodes[value].operator) is compiled.root:
                 for match in compiled.matches_at(view, value):
                     if match.choice == last.choice and rewrite(view, match) is not None:
                         return match
@@ -227,9 +227,9 @@ def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
     return chosen
 
 
-def live_size(model: Table) -> int:
+def live_size(table: Table) -> int:
     """Number of nodes that run: those that do not only compute constants."""
-    return sum(1 for v in model.nodes if v not in model.values.constant)
+    return sum(1 for v in table.nodes if v not in table.values.constant)
 
 
 def _inner_of(view: View, value: int) -> list[int]:
@@ -243,7 +243,7 @@ def _near(view: View, changed: Sequence[int]) -> set[int]:
         level.update(i for e in view.expansions(value) for i, _ in e.inner if i in view.owners)
     near = set(level)
     for value in list(level):
-        node = view.model.nodes.get(value)
+        node = view.table.nodes.get(value)
         for i in node.inputs if node else ():
             if i is not None and len(view.users.get(i, ())) < 64:
                 near.update(view.users.get(i, ()))
@@ -255,13 +255,13 @@ def _near(view: View, changed: Sequence[int]) -> set[int]:
 
 def _stands(match: Match, touched: set[int], view: View) -> bool:
     return not (match.used & touched) and all(
-        t in view.model.nodes or t in view.owners or t not in touched for t in match.binding.tensors.values()
+        t in view.table.nodes or t in view.owners or t not in touched for t in match.binding.tensors.values()
     )
 
 
 def _current(match: Match, view: View) -> bool:
     """Whether the definitions that a match relies on are still the ones that it saw."""
-    nodes = view.model.nodes
+    nodes = view.table.nodes
     for value, seen in match.seen:
         node = nodes.get(value)
         if node is None:

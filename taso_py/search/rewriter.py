@@ -18,7 +18,7 @@ from taso_py.search.view import View
 class Rewrite:
     """A table after one step, and the ids whose definition is new in it."""
 
-    model: Table
+    table: Table
     changed: frozenset[int]
     matches: tuple[Match, ...]
 
@@ -59,33 +59,33 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
             return None
         new.update(change.new)
         aliases.update(change.aliases)
-    changed = _rebind_users(view.model, new, aliases)
-    changed = {v: n for v, n in changed.items() if view.model.nodes.get(v) != n}
-    if not any(v in view.model.nodes for v in changed):
+    changed = _rebind_users(view.table, new, aliases)
+    changed = {v: n for v, n in changed.items() if view.table.nodes.get(v) != n}
+    if not any(v in view.table.nodes for v in changed):
         return None
-    if ranks_after(view.ranks(), changed) is None and closes_cycle(view.model, changed):
+    if ranks_after(view.ranks(), changed) is None and closes_cycle(view.table, changed):
         return None
-    after = without_dead(view.model, changed, view.users)
+    after = without_dead(view.table, changed, view.users)
     return Rewrite(after, frozenset(v for v in changed if v in after.nodes), tuple(matches))
 
 
 def _replacement(view: View, match: Match) -> Replacement | None:
-    model = view.model
-    dtype = number_type(match.binding, model.type, model.type(match.outputs[0]).dtype)
+    table = view.table
+    dtype = number_type(match.binding, table.type, table.type(match.outputs[0]).dtype)
     builder = Builder(view.values, match.binding, match.rule.right, dtype)
     built = [builder.output(term) for term in match.rule.right.outputs]
     new = _materialised(view, match)
-    new.update({v: n for v, n in builder.nodes.items() if v not in model.nodes and v not in new})
+    new.update({v: n for v, n in builder.nodes.items() if v not in table.nodes and v not in new})
     aliases: dict[int, int] = {}
     for output, value in zip(match.outputs, built, strict=True):
         if value == output:
             return None
         inside = any(value in n.inputs for v, n in builder.nodes.items() if v != value) or built.count(value) > 1
-        if value in builder.nodes and value not in model.nodes and not inside:
+        if value in builder.nodes and value not in table.nodes and not inside:
             new[output] = builder.nodes[value]
         else:
             aliases[output] = value
-    return Replacement(_keep_origins(model, new), aliases)
+    return Replacement(_keep_origins(table, new), aliases)
 
 
 def _materialised(view: View, match: Match) -> dict[int, Node]:
@@ -95,7 +95,7 @@ def _materialised(view: View, match: Match) -> dict[int, Node]:
         if output in view.owners:
             owner, expansion = view.owners[output][0]
             new[owner] = expansion.root
-            new.update({v: n for v, n in expansion.inner if v not in view.model.nodes})
+            new.update({v: n for v, n in expansion.inner if v not in view.table.nodes})
     for value in list(match.binding.tensors.values()):
         _pull(view, value, new)
     return new
@@ -103,7 +103,7 @@ def _materialised(view: View, match: Match) -> dict[int, Node]:
 
 def _pull(view: View, value: int, new: dict[int, Node]) -> None:
     """A tensor variable may be bound to a virtual value: it and what it needs become real."""
-    if value in view.model.nodes or value in new or value not in view.inner:
+    if value in view.table.nodes or value in new or value not in view.inner:
         return
     node = new[value] = view.inner[value]
     for i in node.inputs:
@@ -111,35 +111,35 @@ def _pull(view: View, value: int, new: dict[int, Node]) -> None:
             _pull(view, i, new)
 
 
-def _keep_origins(model: Table, new: Mapping[int, Node]) -> dict[int, Node]:
+def _keep_origins(table: Table, new: Mapping[int, Node]) -> dict[int, Node]:
     """A rebound id whose operator stays the same keeps its ONNX node's name, attributes and metadata.
 
     The operands' types must stay the same too: a node's spelling (a 0 or -1 in a shape) may be relative to them.
     """
     kept = {}
     for value, node in new.items():
-        old = model.nodes.get(value)
-        same = old is not None and old.operator == node.operator and _types(model, old) == _types(model, node)
+        old = table.nodes.get(value)
+        same = old is not None and old.operator == node.operator and _types(table, old) == _types(table, node)
         kept[value] = replace(node, origin=old.origin) if same and old is not None else node
     return kept
 
 
-def _types(model: Table, node: Node) -> list[TensorType | None]:
-    return [None if i is None else model.type(i) for i in node.inputs]
+def _types(table: Table, node: Node) -> list[TensorType | None]:
+    return [None if i is None else table.type(i) for i in node.inputs]
 
 
-def _rebind_users(model: Table, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:
+def _rebind_users(table: Table, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:
     changed = dict(new)
     if not aliases:
         return changed
-    roots = set(model.roots)
+    roots = set(table.roots)
 
     def final(value: int) -> int:
         while value in aliases:
             value = aliases[value]
         return value
 
-    everything = {**model.nodes, **new}
+    everything = {**table.nodes, **new}
     for value, node in everything.items():
         if any(i in aliases for i in node.inputs):
             inputs = tuple(final(i) if i is not None else None for i in node.inputs)

@@ -27,12 +27,12 @@ def rounded_later(view: View, values: Sequence[int]) -> bool:
     """Whether one of the values reaches, through floats, an operator that rounds to whole numbers."""
     if not any(_rounds(view, v) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
         return False
-    stack, seen = [v for v in values if _is_float(view.model.type(v))], set(values)
+    stack, seen = [v for v in values if _is_float(view.table.type(v))], set(values)
     while stack:
         for user in _users(view, stack.pop()):
             if _rounds(view, user):
                 return True
-            if user not in seen and _is_float(view.model.type(user)):
+            if user not in seen and _is_float(view.table.type(user)):
                 seen.add(user)
                 stack.append(user)
     return False
@@ -45,8 +45,8 @@ def _users(view: View, value: int) -> Iterable[int]:
 
 
 def _rounds(view: View, value: int) -> bool:
-    node = view.model.nodes.get(value)
-    return node is not None and value not in view.values.constant and rounds(node, view.model.type(value))
+    node = view.table.nodes.get(value)
+    return node is not None and value not in view.values.constant and rounds(node, view.table.type(value))
 
 
 def rounds(node: Node, result: TensorType) -> bool:

@@ -6,15 +6,14 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from taso_py.cost.model import CostModel, Estimate, Part
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.table import Table
 from taso_py.search.matcher import Match
-from taso_py.search.moves import Applied, AppliedSite, Later, Moved, Rewriter, live_size
+from taso_py.search.moves import Moved, Rewriter, live_size
+from taso_py.search.state import Found, State, StopReason, TraceStep
 from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
@@ -23,60 +22,13 @@ ROUNDS = 16
 """Most rounds of one sweep."""
 
 
-class StopReason(Enum):
-    """Why a search ended."""
-
-    SATURATED = "saturated"
-    TIME = "time budget"
-    STATES = "state limit"
-    STALLED = "no further gain"
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True, slots=True)
-class TraceStep:
-    """One move of a trace: its rule, the sites, and the cost in seconds before and after it."""
-
-    rule: str
-    sites: tuple[AppliedSite, ...]
-    tidied: tuple[AppliedSite, ...]
-    before: float
-    after: float
-    model: Table = field(repr=False)
-    """The table after the move."""
-    refined: bool = False
-    """Whether sites where the rule does not pay were left out."""
-    choice: tuple[Any, ...] = ()
-    """The values of the rule's free choices."""
-    applied: tuple[Applied, ...] = field(default=(), repr=False)
-    """What leads from the table before the move to the one after it."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A table that the search has reached."""
-
-    view: View = field(compare=False)
-    matches: Later = field(compare=False)
-    cost: float
-    estimate: float
-    """Roofline seconds; breaks ties between equal costs."""
-    trace: tuple[TraceStep, ...] = field(compare=False, default=())
-    parts: tuple[Part, ...] = field(compare=False, default=())
-    """The regions in which it differs from the start, with what each gained or lost."""
-
-    @property
-    def model(self) -> Table:
-        """The table."""
-        return self.view.model
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When to stop and what not to build."""
 
     deadline: float
     """Of seeking states; what was found is priced and simplified until ``last``."""
+    _: KW_ONLY
     last: float = float("inf")
     alpha: float = 1.05
     states: int = 5000
@@ -89,17 +41,6 @@ class Limits:
     """Largest growth of the number of nodes."""
     constant_bytes: float = float("inf")
     """Most bytes that new constants may add to the file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search brings home: states in the order of their cost, the start excluded, and why it ended."""
-
-    states: tuple[State, ...]
-    reason: StopReason
-    explored: int
-    simplest: State | None = None
-    """The best state without the rules that it does not need."""
 
 
 Stop = Callable[[], bool]
@@ -131,7 +72,8 @@ class Backtracking:
     cost: CostModel
     roofline: Roofline
     limits: Limits
-    file_growth: Callable[[Table], float] = lambda model: 0.0
+    _: KW_ONLY
+    file_growth: Callable[[Table], float] = lambda table: 0.0
     _seen: dict[int, list[Table]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
@@ -157,7 +99,7 @@ class Backtracking:
         return self._sought(self._first(start, start_cost), stop, report, ())
 
     def _first(self, start: View, start_cost: float) -> State:
-        return State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.model))
+        return State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.table))
 
     def _sought(self, first: State, stop: Stop, report: Report, seeds: Sequence[State]) -> Found:
         reached: tuple[State, ...] = ()
@@ -180,17 +122,11 @@ class Backtracking:
         return Found(reached, reason, self._built)
 
     def _descend(
-        self,
-        first: State,
-        best_before: State,
-        barred: frozenset[str],
-        seeds: Sequence[State],
-        stop: Stop,
-        report: Report,
+        self, first: State, before: State, barred: frozenset[str], seeds: Sequence[State], stop: Stop, report: Report
     ) -> tuple[tuple[State, ...], StopReason]:
         """One best-first search without the barred rules; its states, best first, and why it ended."""
         self._seen.clear()
-        self._is_new(first.model)
+        self._is_new(first.table)
         counter = itertools.count()
         reached = _ranked([s for s in (self._priced(first, seed) for seed in seeds) if s is not None])
         queue = [(*_priority(state), next(counter), _Open(state)) for state in (first, *reached)]
@@ -218,14 +154,14 @@ class Backtracking:
                 best, idle, since = child, 0, time.monotonic()
             if child.cost < self.limits.alpha * best.cost:
                 heapq.heappush(queue, (*_priority(child), next(counter), _Open(child)))
-            report(self._built, min(best.cost, best_before.cost))
+            report(self._built, min(best.cost, before.cost))
         return reached, StopReason.SATURATED
 
     def _priced(self, first: State, seed: State) -> State | None:
         """A state of another search at this one's prices: the whole gain is booked on its last move."""
-        if not self._is_new(seed.model) or time.monotonic() > self.limits.last:
+        if not self._is_new(seed.table) or time.monotonic() > self.limits.last:
             return None
-        estimate = self.cost.difference(first.model, seed.model)
+        estimate = self.cost.difference(first.table, seed.table)
         if estimate is None:
             return None
         cost = first.cost + estimate.seconds
@@ -253,13 +189,13 @@ class Backtracking:
         """The next move of a state: a rule at all its sites; where that does not pay, later its classes of sites."""
         matches = groups.pop()
         outcome = self.rewriter.apply(state.view, matches, ROUNDS)
-        if outcome is None or not self._is_new(outcome.view.model):
+        if outcome is None or not self._is_new(outcome.view.table):
             return None
         classes = self.rewriter.classes(matches)
         if not self._admissible(state, outcome):
             groups[:0] = classes if len(classes) > 1 else []
             return None
-        estimate = self.cost.difference(first.model, outcome.view.model)
+        estimate = self.cost.difference(first.table, outcome.view.table)
         if estimate is None:
             return None
         refined = False
@@ -287,12 +223,22 @@ class Backtracking:
         self._gains[rule] = max(self._gains.get(rule, 0.0), (state.cost - cost) / first.cost)
         choice = matches[0].choice
         applied = outcome.applied
-        step = TraceStep(rule, outcome.sites, outcome.tidied, state.cost, cost, after.model, refined, choice, applied)
+        step = TraceStep(
+            rule=rule,
+            sites=outcome.sites,
+            tidied=outcome.tidied,
+            before=state.cost,
+            after=cost,
+            table=after.table,
+            refined=refined,
+            choice=choice,
+            applied=applied,
+        )
         return State(
             after,
             self.rewriter.later(after, (state.view, state.matches)),
             cost,
-            state.estimate + self.roofline.difference(state.model, after.model),
+            state.estimate + self.roofline.difference(state.table, after.table),
             (*state.trace, step),
             estimate.parts,
         )
@@ -317,7 +263,7 @@ class Backtracking:
         if all(step.before != step.after for step in state.trace):
             return {}
         found = self._replayed(first, state.trace)
-        if found is None or found.model.nodes != state.model.nodes or len(found.trace) != len(state.trace):
+        if found is None or found.table.nodes != state.table.nodes or len(found.trace) != len(state.trace):
             return {}
         pairs = zip(state.trace, found.trace, strict=True)
         return {id(old): replace(old, before=new.before, after=new.after) for old, new in pairs}
@@ -328,23 +274,21 @@ class Backtracking:
         for step in steps:
             if time.monotonic() > self.limits.last:
                 return None
-            wanted = {o for site in step.sites for o in site.outputs}
-            found = [m for ms in state.matches().values() for m in ms if m.rule.name == step.rule]
-            found = [m for m in found if m.choice == step.choice and wanted & set(m.outputs)]
+            found = step.found_again(state.matches())
             outcome = self.rewriter.apply(state.view, found, ROUNDS) if found else None
             if outcome is None:
                 continue
-            estimate = self.cost.difference(first.model, outcome.view.model)
+            estimate = self.cost.difference(first.table, outcome.view.table)
             if estimate is None:
                 return None
             state = self._reached(first, state, found, outcome, estimate, refined=step.refined)
         return state if state.trace else None
 
     def _admissible(self, state: State, outcome: Moved) -> bool:
-        model = outcome.view.model
-        if live_size(model) > self.limits.nodes * max(live_size(state.model), 16):
+        table = outcome.view.table
+        if live_size(table) > self.limits.nodes * max(live_size(state.table), 16):
             return False
-        return self.file_growth(model) <= self.limits.constant_bytes
+        return self.file_growth(table) <= self.limits.constant_bytes
 
     def _refined(
         self, first: State, state: State, matches: Sequence[Match], estimate: Estimate, lost: set[int]
@@ -354,19 +298,19 @@ class Backtracking:
         if not kept:
             return None
         outcome = self.rewriter.apply(state.view, kept, ROUNDS)
-        if outcome is None or not self._admissible(state, outcome) or not self._is_new(outcome.view.model):
+        if outcome is None or not self._admissible(state, outcome) or not self._is_new(outcome.view.table):
             return None
-        better = self.cost.difference(first.model, outcome.view.model)
+        better = self.cost.difference(first.table, outcome.view.table)
         return (outcome, better) if better is not None and better.seconds < estimate.seconds else None
 
-    def _is_new(self, model: Table) -> bool:
+    def _is_new(self, table: Table) -> bool:
         key = 0
-        for value, node in model.nodes.items():
+        for value, node in table.nodes.items():
             key ^= hash((value, node))
         known = self._seen.setdefault(key, [])
-        if any(model.nodes == other.nodes for other in known):
+        if any(table.nodes == other.nodes for other in known):
             return False
-        known.append(model)
+        known.append(table)
         return True
 
 

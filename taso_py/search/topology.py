@@ -17,9 +17,9 @@ _SOURCE = -1.0
 """Rank of what has no node."""
 
 
-def ranks_of(model: Table) -> Ranks:
+def ranks_of(table: Table) -> Ranks:
     """Ranks of a table's reachable ids."""
-    return {value: float(k) for k, (value, _) in enumerate(model.order())}
+    return {value: float(k) for k, (value, _) in enumerate(table.order())}
 
 
 def ranks_after(ranks: Ranks, changed: Mapping[int, Node]) -> Ranks | None:
@@ -51,20 +51,20 @@ def ranks_after(ranks: Ranks, changed: Mapping[int, Node]) -> Ranks | None:
     return after if in_order else None
 
 
-def without_dead(model: Table, changed: Mapping[int, Node], users: Mapping[int, Iterable[int]]) -> Table:
+def without_dead(table: Table, changed: Mapping[int, Node], users: Mapping[int, Iterable[int]]) -> Table:
     """The table with the ``changed`` nodes in place, less what no root needs any more.
 
     Every node of ``model`` is needed, and ``users`` holds at least the direct users of each of its ids.
     """
-    nodes = dict(model.nodes)
+    nodes = dict(table.nodes)
     nodes.update(changed)
     users_now: dict[int, list[int]] = {}
     for value, node in changed.items():
         for i in node.inputs:
             if i is not None:
                 users_now.setdefault(i, []).append(value)
-    roots = set(model.roots)
-    doubtful = [*changed, *(i for v in changed if v in model.nodes for i in model.nodes[v].inputs if i is not None)]
+    roots = set(table.roots)
+    doubtful = [*changed, *(i for v in changed if v in table.nodes for i in table.nodes[v].inputs if i is not None)]
     while doubtful:
         value = doubtful.pop()
         if value not in nodes or value in roots:
@@ -72,10 +72,10 @@ def without_dead(model: Table, changed: Mapping[int, Node], users: Mapping[int, 
         by = (*users.get(value, ()), *users_now.get(value, ()))
         if not any(user in nodes and value in nodes[user].inputs for user in by):
             doubtful.extend(i for i in nodes.pop(value).inputs if i is not None)
-    return Table(model.values, nodes, model.roots, model.outputs, model.opset)
+    return Table(table.values, nodes, table.roots, table.outputs, table.opset)
 
 
-def closes_cycle(model: Table, changed: Mapping[int, Node]) -> bool:
+def closes_cycle(table: Table, changed: Mapping[int, Node]) -> bool:
     """Whether a changed id now depends on itself (depth-first over the changed table)."""
     state: dict[int, int] = {}
     for start in changed:
@@ -92,7 +92,7 @@ def closes_cycle(model: Table, changed: Mapping[int, Node]) -> bool:
                 return True
             state[value] = 1
             stack.append((value, True))
-            node = changed.get(value) or model.nodes.get(value)
+            node = changed.get(value) or table.nodes.get(value)
             for i in node.inputs if node else ():
                 if i is not None:
                     if state.get(i) == 1:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,24 +47,26 @@ Expander = Callable[["View", int, Node], Iterable[Expansion]]
 class View:
     """Definitions, users and constants of one table; ``expander`` gives expansions, memoised by (id, node)."""
 
-    model: Table
+    table: Table
     expander: Expander
     read_constant: ConstantReader
+    _: KW_ONLY
     memo: dict[tuple[int, int | Node], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
     """By value and node, or its identity, which the entry keeps alive: the expansions, and all operators it may be."""
     tame: dict[int, bool]
     users: dict[int, tuple[int, ...]] = field(default_factory=dict)
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
     inner: dict[int, Node] = field(default_factory=dict)
-    by_operator: dict[type, tuple[int, ...]] = field(default_factory=dict)
+    by_operator: dict[type, dict[int, None]] = field(default_factory=dict)
+    """Ids by the operators that compute them, in order: a dict for a set, since one operator may have most ids."""
     ranked: Ranks | None = None
     """Ranks of the table's ids once they were asked for."""
 
     @staticmethod
-    def of(model: Table, expander: Expander, read_constant: ConstantReader) -> View:
+    def of(table: Table, expander: Expander, read_constant: ConstantReader) -> View:
         """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes)."""
-        live = replace(model, nodes=dict(model.order()))
-        view = View(live, expander, read_constant, {}, {})
+        live = replace(table, nodes=dict(table.order()))
+        view = View(live, expander, read_constant, memo={}, tame={})
         for value, node in live.nodes.items():
             view._enter(value, node)
         return view
@@ -72,43 +74,43 @@ class View:
     @property
     def values(self) -> Values:
         """What is known of the ids."""
-        return self.model.values
+        return self.table.values
 
     def ranks(self) -> Ranks:
         """A number for each id of the table, above those of the operands of its node."""
         if self.ranked is None:
-            self.ranked = ranks_of(self.model)
+            self.ranked = ranks_of(self.table)
         return self.ranked
 
     def looking_through(self, given: Mapping[int, tuple[Expansion, ...]]) -> View:
         """The same table with just these expansions of just these values; the first of several owns what they share."""
         view = View(
-            self.model,
+            self.table,
             lambda _, value, node: given.get(value, ()),
             self.read_constant,
-            {},
-            self.tame,
-            dict(self.users),
-            by_operator=dict(self.by_operator),
+            memo={},
+            tame=self.tame,
+            users=dict(self.users),
+            by_operator={kind: dict(ids) for kind, ids in self.by_operator.items()},
         )
         for value in given:
-            view._enter(value, self.model.nodes[value])
+            view._enter(value, self.table.nodes[value])
         return view
 
-    def after(self, model: Table) -> View:
+    def after(self, table: Table) -> View:
         """The view of a table that differs from this one in a few nodes; the rest is shared."""
         view = View(
-            model,
+            table,
             self.expander,
             self.read_constant,
-            self.memo,
-            self.tame,
-            dict(self.users),
-            dict(self.owners),
-            dict(self.inner),
-            dict(self.by_operator),
+            memo=self.memo,
+            tame=self.tame,
+            users=dict(self.users),
+            owners=dict(self.owners),
+            inner=dict(self.inner),
+            by_operator={kind: dict(ids) for kind, ids in self.by_operator.items()},
         )
-        old, new = self.model.nodes, model.nodes
+        old, new = self.table.nodes, table.nodes
         gone = [(v, n) for v, n in old.items() if new.get(v) is not n]
         for value, node in gone:
             view._leave(value, node)
@@ -128,7 +130,7 @@ class View:
             for inner, inner_node in expansion.inner:
                 # Also where the table holds it: a rewrite may drop it there while the expansion still needs it.
                 self.inner[inner] = inner_node
-                if inner not in self.model.nodes and inner not in self.values.constant:
+                if inner not in self.table.nodes and inner not in self.values.constant:
                     self._own(inner, inner_node, value, expansion)
 
     def _own(self, inner: int, inner_node: Node, value: int, expansion: Expansion) -> None:
@@ -140,7 +142,7 @@ class View:
     def _restore(self, dropped: Sequence[int]) -> None:
         """Values that the table no longer holds exist in the view as long as an expansion needs them."""
         lost = {v for v in dropped if v in self.inner and v not in self.values.constant}
-        for value in self.model.nodes if lost else ():
+        for value in self.table.nodes if lost else ():
             for expansion in self.expansions(value):
                 for inner, inner_node in expansion.inner:
                     if inner in lost:
@@ -154,23 +156,20 @@ class View:
                 owners = tuple(o for o in self.owners.get(inner, ()) if o[0] != value)
                 if owners:
                     self.owners[inner] = owners
-                elif self.owners.pop(inner, None) and inner not in self.model.nodes:
+                elif self.owners.pop(inner, None) and inner not in self.table.nodes:
                     self._unlink(inner, inner_node)
 
     def _link(self, value: int, node: Node) -> None:
         for i in dict.fromkeys(node.inputs):
             if i is not None and value not in self.users.get(i, ()):
                 self.users[i] = (*self.users.get(i, ()), value)
-        kind = type(node.operator)
-        if value not in self.by_operator.get(kind, ()):
-            self.by_operator[kind] = (*self.by_operator.get(kind, ()), value)
+        self.by_operator.setdefault(type(node.operator), {})[value] = None
 
     def _unlink(self, value: int, node: Node) -> None:
         for i in dict.fromkeys(node.inputs):
             if i is not None and i in self.users:
                 self.users[i] = tuple(u for u in self.users[i] if u != value)
-        kind = type(node.operator)
-        self.by_operator[kind] = tuple(u for u in self.by_operator.get(kind, ()) if u != value)
+        self.by_operator.get(type(node.operator), {}).pop(value, None)
 
     def _entry(self, value: int, node: Node) -> tuple[Node, tuple[Expansion, ...], frozenset[type]]:
         found = self.memo.get((value, id(node)))
@@ -188,12 +187,12 @@ class View:
 
     def expansions(self, value: int) -> tuple[Expansion, ...]:
         """Equivalent definitions of a value of the table."""
-        node = self.model.nodes.get(value)
+        node = self.table.nodes.get(value)
         return () if node is None else self._entry(value, node)[1]
 
     def kinds(self, value: int) -> frozenset[type]:
         """Operators that compute a value in one of its definitions."""
-        node = self.model.nodes.get(value)
+        node = self.table.nodes.get(value)
         if node is not None:
             return self._entry(value, node)[2]
         inner = self._virtual(value)
@@ -206,7 +205,7 @@ class View:
 
     def definitions(self, value: int) -> list[Node]:
         """The nodes that compute a value, expansions last."""
-        node = self.model.nodes.get(value)
+        node = self.table.nodes.get(value)
         if node is None:
             inner = self._virtual(value)
             return [inner] if inner is not None else []
@@ -217,21 +216,28 @@ class View:
         if value not in self.values.constant:
             return None
         try:
-            return self.read_constant(value, ChainMap(dict(self.model.nodes), self.inner))
+            # Only read: a copy of the table for each constant would cost more than the constants.
+            return self.read_constant(value, ChainMap(cast("dict[int, Node]", self.table.nodes), self.inner))
         except TypingError:
             return None
 
     def is_tame(self, value: int) -> bool:
         """Whether no source of a constant holds NaN, an infinity, or a number so large that it stands for one."""
-        known = self.tame.get(value)
-        if known is None:
-            node = self.model.nodes.get(value) or self.inner.get(value)
-            if node is not None:
-                known = all(self.is_tame(i) for i in node.inputs if i is not None)
+        stack = [value]
+        while stack:
+            at = stack[-1]
+            if at in self.tame:
+                stack.pop()
+                continue
+            node = self.table.nodes.get(at) or self.inner.get(at)
+            inputs = [] if node is None else [i for i in node.inputs if i is not None]
+            missing = [i for i in inputs if i not in self.tame]
+            if missing:
+                stack.extend(missing)
             else:
-                known = _is_tame(self.constant(value))
-            self.tame[value] = known
-        return known
+                stack.pop()
+                self.tame[at] = _is_tame(self.constant(at)) if node is None else all(self.tame[i] for i in inputs)
+        return self.tame[value]
 
 
 _HUGE = 1e30

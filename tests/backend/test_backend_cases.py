@@ -47,7 +47,7 @@ ATTRIBUTE_INPUTS: dict[str, tuple[int, ...]] = {
 """Inputs that are attributes in our classes: a node is understood when they are constants."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeCase:
     """One node of a test model: types and constants; feeds and results where it is the only node."""
 
@@ -114,7 +114,16 @@ def _of_model(case: loader.TestCase, model: onnx.ModelProto, opset: int) -> Iter
         known = all(name in types for name in node.input if name)
         if node.domain == "" and node.op_type in OPERATORS and known and _float32(node, types):
             feeds, results = _data(case, graph) if alone else ({}, ())
-            yield NodeCase(case.name, node, opset, types, constants, feeds, results, case.rtol)
+            yield NodeCase(
+                name=case.name,
+                node=node,
+                opset=opset,
+                types=types,
+                constants=constants,
+                feeds=feeds,
+                results=results,
+                tolerance=case.rtol,
+            )
 
 
 def _data(case: loader.TestCase, graph: onnx.GraphProto) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:

@@ -34,7 +34,7 @@ from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 from taso_py.search import arity
 from tests.conftest import RunCli
-from tests.helpers.certified import Case, convnet, every_use, optimised, overridable, trusting
+from tests.helpers.certified import FOLDING, Case, convnet, every_use, optimised, overridable, trusting
 from tests.helpers.graphs import model, rewriter, view_of
 
 SIBLINGS = """agraph (float[N,8] x) => (float[N,4] p, float[N,6] q, float[N,2] r) {
@@ -61,7 +61,7 @@ def pool() -> Iterator[WorkerPool]:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """`convnet` optimised."""
-    return optimised(tmp_path_factory.mktemp("convnet"), convnet())
+    return optimised(tmp_path_factory.mktemp("convnet"), convnet(), only=FOLDING)
 
 
 @pytest.mark.parametrize("apply", ["best", "all"])
@@ -101,13 +101,20 @@ def merged() -> dict[str, Any]:
     (group,) = rules.groups(rules.all_matches(view))
     outcome = rules.apply(view, group)
     assert outcome is not None
-    exported = export(loaded, outcome.view.model)
-    trail = Trail(proto, loaded, canonical, outcome.applied, outcome.view.model, exported)
+    exported = export(loaded, outcome.view.table)
+    trail = Trail(
+        source=proto,
+        loaded=loaded,
+        canonical=canonical,
+        applied=outcome.applied,
+        table=outcome.view.table,
+        exported=exported,
+    )
     return json.loads(trail.certificate(onnx.ModelProto.FromString(serialize(exported))))
 
 
 def test_a_certificate_is_the_same_every_time(done: Case, tmp_path: Path) -> None:
-    again = optimised(tmp_path, convnet())
+    again = optimised(tmp_path, convnet(), only=FOLDING)
     assert again.certificate.read_bytes() == done.certificate.read_bytes()
 
 
@@ -150,7 +157,7 @@ def test_weights_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_frozen_initializers_are_an_assumption_on_record(tmp_path: Path) -> None:
-    case = optimised(tmp_path, overridable(), freeze_initializers=True)
+    case = optimised(tmp_path, overridable(), freeze_initializers=True, only=FOLDING)
     assert case.document()["freeze_initializers"] is True
     assert case.certify(freeze_initializers=True).weights
     with pytest.raises(UsageError, match="say so with --freeze-initializers"):
@@ -271,7 +278,7 @@ def test_certify_needs_onnx_runtime(
 
 @pytest.mark.usefixtures("trusted")
 def test_what_was_frozen_must_be_said_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    case = optimised(tmp_path, overridable(), freeze_initializers=True)
+    case = optimised(tmp_path, overridable(), freeze_initializers=True, only=FOLDING)
     assert main(["certify", *case.arguments()]) == 2
     assert "if nobody overrides them, say so with --freeze-initializers" in capsys.readouterr().err
     assert main(["certify", "--freeze-initializers", *case.arguments()]) == 0

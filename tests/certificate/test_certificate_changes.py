@@ -16,13 +16,13 @@ from scripts.audit.certificates.subjects import own_digest
 from taso_py.certificate.elements import Distance, admitted
 from taso_py.errors import CertificateError, ModelError, UsageError
 from taso_py.rules.parser import parse_rule
-from tests.helpers.certified import Case, convnet, every_use, optimised, weight
+from tests.helpers.certified import FOLDING, Case, convnet, every_use, optimised, weight
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """`convnet` optimised."""
-    return optimised(tmp_path_factory.mktemp("convnet"), convnet())
+    return optimised(tmp_path_factory.mktemp("convnet"), convnet(), only=FOLDING)
 
 
 # ---- changes to the optimised model -----------------------------------------------------------------------------

@@ -47,15 +47,22 @@ def moved_and_certified(rule: Rule, instance: Instance, file: Path, pool: Worker
         weights=instance.weights, fold=False,
     )  # fmt: skip
     loaded = load(proto)
-    view = View.of(loaded.model, CANONICAL.expand, loaded.folder.value)
+    view = View.of(loaded.table, CANONICAL.expand, loaded.folder.value)
     rewriter = Rewriter(RuleIndex.of([replace(rule, patterns=DEFINED)]), CANONICAL)
     moves = (rewriter.apply(view, group, 4) for group in rewriter.groups(rewriter.all_matches(view)))
     outcome = next((move for move in moves if move is not None), None)
     if outcome is None:
         return False
-    exported = export(loaded, outcome.view.model)
+    exported = export(loaded, outcome.view.table)
     made = onnx.ModelProto.FromString(serialize(exported))
-    trail = Trail(proto, loaded, CANONICAL, outcome.applied, outcome.view.model, exported)
+    trail = Trail(
+        source=proto,
+        loaded=loaded,
+        canonical=CANONICAL,
+        applied=outcome.applied,
+        table=outcome.view.table,
+        exported=exported,
+    )
     file.write_text(trail.certificate(made))
     assert certify(proto, made, file, prover=trusting, pool=pool).places, rule.name
     return True

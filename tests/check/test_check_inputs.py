@@ -16,7 +16,7 @@ from onnx import TensorProto
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.facts import InputSpec, interface_difference, read_facts
 from taso_py.check.inputs import FILLS, fills_for, make_feeds, override_shapes
-from taso_py.check.shapes import Assignment, resolve_shapes, second_sizes
+from taso_py.check.shapes import DEFAULT_BYTES, Assignment, resolve_shapes, second_sizes
 from taso_py.errors import ModelError, UsageError
 
 
@@ -266,3 +266,29 @@ def test_interfaces_are_compared(other: str, words: str | None) -> None:
     found = interface_difference(ours, read_facts(proto(other)))
     assert (found is None) == (words is None)
     assert words is None or words in (found or "")
+
+
+def test_defaults_that_take_too_much_memory_are_halved_and_given_sizes_are_not() -> None:
+    large = spec("x", "a", "b", "c", "d", "e")
+    found = resolve_shapes([large], {})
+    assert found.shrunk
+    assert found.sizes["a"] == 1
+    assert len({found.sizes[s] for s in "bcde"}) == 1
+    assert 4 * np.prod(found.shapes["x"]) <= DEFAULT_BYTES
+    kept = resolve_shapes([large], {"b": (128,)})
+    assert kept.sizes["b"] == 128
+    assert 4 * np.prod(kept.shapes["x"]) <= DEFAULT_BYTES
+    assert not resolve_shapes([IMAGE, IDS], {}).shrunk
+
+
+def test_an_input_that_no_memory_holds_is_refused() -> None:
+    huge = spec("x", 10**6, 10**6)
+    with pytest.raises(UsageError, match=r"input .x. of shape 1000000,1000000 takes .* --shape x="):
+        make_feeds([huge], resolve_shapes([huge], {}))
+
+
+def test_negative_sizes_are_unknown() -> None:
+    model = proto("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = -1
+    (found,) = read_facts(model).inputs
+    assert found.dims == ("n", "x[1]")

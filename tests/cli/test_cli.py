@@ -237,7 +237,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_help_lists_every_exit_code(run_cli: RunCli) -> None:
     text = run_cli("--help").stdout
     codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type)}
-    for code in sorted({0, 130} | codes):
+    for code in sorted({0, 129, 130, 143} | codes):
         assert f"\n    {code} " in text
 
 
@@ -320,7 +320,7 @@ def test_a_warning_of_the_library_is_one_line(run_cli: RunCli, tmp_path: Path) -
     (tmp_path / "bad.sqlite").write_text("no database " * 100, encoding="utf-8")
     result = run_cli("cache", "show", "--cache", "bad.sqlite")
     assert result.returncode == 0
-    assert result.stderr.startswith("superopt: warning: cache bad.sqlite was damaged")
+    assert result.stderr.startswith("superopt: warning: cache bad.sqlite cannot be used (it is not a cache of superopt")
     assert result.stderr.count("\n") == 1
 
 

@@ -8,12 +8,15 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
-from taso_py.cost.cache import Cache, Measurement, cache_path
+from taso_py.cost.cache import APPLICATION_ID, Cache, Measurement, cache_path
 from taso_py.errors import OutputError, UsageError
+from tests.conftest import tiny_network
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE = Measurement(1.5e-3, 1.2e-3, 1e-6, 6, "1.31.1", 1.7e9)
@@ -59,7 +62,7 @@ def test_export_and_import(tmp_path: Path) -> None:
     with Cache(tmp_path / "one.sqlite") as cache:
         cache.put_many({"b": other(1.0), "a": ONE})
         assert cache.export(lines) == 2
-        with pytest.raises(OutputError, match="No such file"):
+        with pytest.raises(OutputError, match="no such file"):
             cache.export(tmp_path / "no" / "folder.jsonl")
     assert lines.read_text().startswith('{"key": "a"')
     with Cache(tmp_path / "two.sqlite") as cache:
@@ -98,9 +101,15 @@ def damaged_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("c.sqlite.damaged-*"))
 
 
-def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def damage(path: Path) -> None:
+    """A cache of ours of which the header is all that is left."""
+    Cache(path).close()
+    path.write_bytes(path.read_bytes()[:100] + b"garbage" * 1000)
+
+
+def test_a_cache_that_is_no_database_any_more_is_moved_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "c.sqlite"
-    path.write_bytes(b"this is not a database" * 100)
+    damage(path)
     with caplog.at_level(logging.WARNING), Cache(path) as cache:
         cache.put_many({"a": ONE})
         assert cache.get_many(["a"]) == {"a": ONE}
@@ -110,6 +119,46 @@ def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path, caplog: pytes
     assert "was damaged: moved to" in caplog.text
     with Cache(path) as cache:
         assert cache.get_many(["a"]) == {"a": ONE}
+
+
+def model_file(path: Path) -> None:
+    onnx.save(tiny_network(), path)
+
+
+def users_database(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text TEXT)")
+
+
+def text_file(path: Path) -> None:
+    path.write_text("mine", encoding="utf-8")
+
+
+@pytest.mark.parametrize("make", [model_file, users_database, text_file])
+def test_what_is_not_ours_is_left_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "mine"
+    make(path)
+    before = path.read_bytes()
+    with caplog.at_level(logging.WARNING), Cache(path) as cache:
+        cache.put_many({"a": ONE})
+        assert cache.get_many(["a"]) == {"a": ONE}
+        assert cache.clear() == 1
+        with pytest.raises(OutputError, match="no earlier export"):
+            cache.export(path)
+    assert "is not a cache of superopt, and is left as it is" in caplog.text
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_export_replaces_an_earlier_one(tmp_path: Path) -> None:
+    lines = tmp_path / "cache.jsonl"
+    with Cache(tmp_path / "c.sqlite") as cache:
+        cache.put_many({"a": ONE})
+        assert cache.export(lines) == 1
+        cache.put_many({"b": ONE})
+        assert cache.export(lines) == 2
 
 
 def test_pages_damaged_inside_are_noticed_when_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -192,6 +241,7 @@ def test_another_schema_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureF
     path = tmp_path / "c.sqlite"
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.close()
     before = path.read_bytes()
     with caplog.at_level(logging.WARNING), Cache(path) as cache:
@@ -202,6 +252,7 @@ def test_another_schema_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureF
 
 WRITER = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from taso_py.cost.cache import Cache, Measurement
 path, name = Path(sys.argv[1]), sys.argv[2]
@@ -233,7 +284,7 @@ def run_writers(path: Path, names: str) -> None:
 def test_two_processes_write_at_once(tmp_path: Path, start: str) -> None:
     path = tmp_path / "c.sqlite"
     if start == "damaged":
-        path.write_bytes(b"garbage" * 1000)
+        damage(path)
     run_writers(path, "AB")
     with Cache(path) as cache:
         found = cache.show()

@@ -63,18 +63,26 @@ def tables() -> dict[str, Table]:
     loaded = load(model("agraph (float[4] x) => (float[4] y) {y = Neg(x)}"))
     rules, canonical = rewriter(RULES)
     view = view_of(loaded, canonical)
-    found = {"Neg": view.model}
+    found = {"Neg": view.table}
     for group in rules.groups(rules.all_matches(view)):
         outcome = rules.apply(view, group)
         assert outcome is not None
-        (node,) = outcome.view.model.nodes.values()
-        found[type(node.operator).__name__] = outcome.view.model
+        (node,) = outcome.view.table.nodes.values()
+        found[type(node.operator).__name__] = outcome.view.table
     assert set(found) == {"Neg", "Abs", "Exp", "Tanh"}
     return found
 
 
 def cost(worker: Paced, cache: Cache, start: float = 100.0) -> MeasuredCost:
-    return MeasuredCost(worker, cache, Roofline({}), "here", start, time.monotonic() + 60, {})
+    return MeasuredCost(
+        worker=worker,
+        cache=cache,
+        roofline=Roofline({}),
+        environment="here",
+        start=start,
+        deadline=time.monotonic() + 60,
+        sizes={},
+    )
 
 
 def seconds(measured: MeasuredCost, before: Table, after: Table) -> float:
@@ -150,6 +158,14 @@ def test_places_carry_their_weights_when_there_is_no_room_for_a_file(
         (group,) = rules.groups(rules.all_matches(view))
         outcome = rules.apply(view, group)
         assert outcome is not None
-        measured = MeasuredCost(worker, cache, Roofline({}), "here", 1.0, time.monotonic() + 60, {})
-        assert measured.difference(view.model, outcome.view.model) is not None
+        measured = MeasuredCost(
+            worker=worker,
+            cache=cache,
+            roofline=Roofline({}),
+            environment="here",
+            start=1.0,
+            deadline=time.monotonic() + 60,
+            sizes={},
+        )
+        assert measured.difference(view.table, outcome.view.table) is not None
         assert cache.show().entries == 1

@@ -54,7 +54,7 @@ def test_a_lost_node_and_a_late_task_cost_nothing_else(cluster: Any) -> None:
 def _tasks_of_a_crew(cluster: Any) -> None:
     second = cluster.add_node(num_cpus=1)
     tasks = [*range(8), -1, 101]
-    with RayCrew(slow, None, 5.0, 3, cluster.address) as crew:
+    with RayCrew(slow, None, 5.0, attempts=3, address=cluster.address) as crew:
         found: dict[int, Any] = {}
         for number, answer in crew.answers(tasks):
             found[number] = answer

@@ -22,6 +22,7 @@ from taso_py.generate.checkpoint import Checkpoint
 from taso_py.generate.job import Generation, Settings, text_of
 from taso_py.generate.kept.derive import Rules, derivable
 from taso_py.generate.tasks import STEPS, Space
+from taso_py.options import GenerateOptions
 from taso_py.processes.crew import Crew, Lost, Work
 from taso_py.progress import SilentProgress
 from taso_py.rules.library import load_file
@@ -186,6 +187,7 @@ def sleeping(path: str) -> Work:
 
 ORPHAN = """
 import sys
+from taso_py.options import GenerateOptions
 from taso_py.processes.crew import Crew
 from tests.generate.test_generate_job import sleeping
 with Crew(sleeping, sys.argv[1], 1, limit_s=300) as crew:
@@ -323,4 +325,4 @@ def test_a_damaged_checkpoint_and_other_settings_are_refused(
 
 def test_the_command_proves_as_long_as_the_job_by_itself() -> None:
     (steps,) = (option for option in generate.params if option.name == "steps")
-    assert steps.default == STEPS
+    assert steps.default == STEPS == GenerateOptions().steps == Settings(Space("taso", (), 1)).steps

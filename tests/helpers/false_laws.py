@@ -18,13 +18,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table
 from taso_py.prove.verdict import Proved, Verdict
 from taso_py.rules.build import Builder, number_type
@@ -33,7 +34,7 @@ from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 from taso_py.search.matcher import Match, matcher
 from taso_py.search.view import View
-from tests.helpers.law_instances import OPSET, Array, NoInstance, NotComputable, Sides, build, differs, meaning_of
+from tests.helpers.law_instances import OPSET, NoInstance, NotComputable, Sides, build, differs, meaning_of
 
 FOLDER = Path(__file__).parents[1] / "data" / "false_laws"
 _SPLIT = re.compile(r"^(?=# corner:)", re.MULTILINE)
@@ -46,6 +47,7 @@ class FalseLaw:
     name: str
     text: str
     corner: str
+    _: KW_ONLY
     instance: Mapping[str, Any]
     load_error: bool
     no_match: bool
@@ -83,8 +85,16 @@ def _law(part: str, file: str, line: int) -> FalseLaw:
     except ValueError as error:
         raise ValueError(f"{file}:{line}: {named[1]}: {error}") from None
     law = part[named.start() :]
-    marks = ("load error" in comments, "no match" in comments)
-    return FalseLaw(named[1], law, comments["corner"].strip(), instance, *marks, file, line)
+    return FalseLaw(
+        named[1],
+        law,
+        comments["corner"].strip(),
+        instance=instance,
+        load_error="load error" in comments,
+        no_match="no match" in comments,
+        file=file,
+        line=line,
+    )
 
 
 def files() -> list[Path]:
@@ -178,13 +188,13 @@ def _bounded_by(proof: Proved, sides: Sides) -> bool:
 def matches(sides: Sides) -> Iterator[Match]:
     """The accepted matches of the rule at exactly its left side."""
     nodes = dict(sorted(sides.left_nodes.items()))
-    model = Table(sides.values, nodes, sides.left, sides.left, OPSET)
+    table = Table(sides.values, nodes, sides.left, sides.left, OPSET)
     constants = dict(sides.weights)
 
     def read(value: int, known: Mapping[int, Node]) -> Array:
         return meaning_of(sides, {**sides.nodes, **known}, value, constants)
 
-    view = View.of(model, lambda view, value, node: (), read)
+    view = View.of(table, lambda view, value, node: (), read)
     for match in matcher(sides.rule).matches_at(view, sides.left[0]):
         if match.outputs == sides.left:
             yield match

@@ -21,7 +21,8 @@ from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
-from taso_py.search.strategy import Backtracking, Found, Limits
+from taso_py.search.state import Found
+from taso_py.search.strategy import Backtracking, Limits
 from taso_py.search.view import View
 
 
@@ -49,7 +50,7 @@ def rewriter(rules: str | None = None, *names: str) -> tuple[Rewriter, Canonical
 
 def view_of(loaded: Loaded, canonical: Canonicalizer) -> View:
     """The matcher's view of a loaded model."""
-    return View.of(loaded.model, canonical.expand, loaded.folder.value)
+    return View.of(loaded.table, canonical.expand, loaded.folder.value)
 
 
 def searched(
@@ -62,7 +63,7 @@ def searched(
     strategy = Backtracking(
         rules_, RooflineCost(roofline), roofline, Limits(time.monotonic() + seconds, alpha=alpha, states=60)
     )
-    start = roofline.total(loaded.model)
+    start = roofline.total(loaded.table)
     return loaded, strategy.run(view_of(loaded, canonical), start, lambda: False, lambda count, best: None)
 
 

@@ -46,7 +46,9 @@ def moody(rule: Rule) -> Proved | Unknown:
 
 def full_record() -> Record:
     verdict = Proved(None, 6, "multiplicities", 3, ("exp",))
-    return record(Judgement(verdict, "x[2, 3]; n=2", "ring", "open", False, (("n >= 1", "necessary"),), 1.5))
+    return record(
+        Judgement(verdict, "x[2, 3]; n=2", "ring", "open", False, conditions=(("n >= 1", "necessary"),), seconds=1.5)
+    )
 
 
 def refuted_record() -> Record:

@@ -8,14 +8,14 @@ declared shapes leave open.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
+from taso_py.arrays import Array
 from taso_py.errors import ModelError, TypingError
 from taso_py.graph.table import Node, Table, Values
 from taso_py.graph.types import TensorType
@@ -26,8 +26,6 @@ from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Comparison, Membership, Predicate
 from taso_py.rules.unify import Binding
-
-Array = npt.NDArray[Any]
 
 OPSET = 23
 _ROUNDING = {"float16": (1e-2, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-9, 1e-12)}
@@ -65,6 +63,7 @@ class Sides:
     binding: Binding
     values: Values
     dtype: str
+    _: KW_ONLY
     feeds: dict[int, Array] = field(default_factory=dict)
     weights: dict[int, Array] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize
@@ -15,7 +16,7 @@ from taso_py.onnx_io.load import Loaded, load
 from taso_py.ops import OPERATORS
 from taso_py.ops.layout import Split
 from taso_py.ops.operator import Operator
-from tests.helpers.onnx_io_models import Array, model, node, run, value
+from tests.helpers.onnx_io_models import model, node, run, value
 
 
 def normal(*shape: int) -> Array:
@@ -50,7 +51,7 @@ class Rewrite:
         self.nodes[self[name]] = Node(operator, inputs)
 
     def model(self) -> Table:
-        return self.loaded.model.rebind(self.nodes)
+        return self.loaded.table.rebind(self.nodes)
 
     def export(self) -> onnx.ModelProto:
         """The rewritten model; the contract holds and another export gives the same bytes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from taso_py.ops.activations import (
     Clamp,
@@ -85,6 +85,7 @@ class Case:
     operator: Operator
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...] = ()
+    _: KW_ONLY
     positive: tuple[int, ...] = ()
     first: int | None = None
     last: int = LAST_OPSET
@@ -132,7 +133,7 @@ def _unary(*operators: Operator, shapes: tuple[tuple[int, ...], ...] = UNARY_SHA
 
 def _binary(operator: Operator, *, dtype: str = "float", positive: tuple[int, ...] = ()) -> list[Case]:
     dtypes = (dtype, dtype) if dtype != "float" else ()
-    return [Case(operator, shapes, dtypes, positive) for shapes in BINARY_SHAPES]
+    return [Case(operator, shapes, dtypes, positive=positive) for shapes in BINARY_SHAPES]
 
 
 ARITHMETIC = [

@@ -6,16 +6,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnxruntime
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Values
 from taso_py.onnx_io.fragment import fragment
 from taso_py.rules.instances import Instance, draw
 from taso_py.rules.rule import Rule
-
-Array = npt.NDArray[np.generic]
 
 OPSET = 23
 INSTANCES = 20

@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tests.helpers.onnx_io_models import FLOAT, Array, model, node, value, weight
+from taso_py.arrays import Array
+from tests.helpers.onnx_io_models import FLOAT, model, node, value, weight
 
 INT64 = np.int64
 

@@ -22,7 +22,7 @@ from tests.helpers.onnx_io_models import FLOAT, MODELS, documented, loose_ends, 
 def round_trip(proto: onnx.ModelProto) -> onnx.ModelProto:
     loaded = load(proto)
     assert loaded.unsupported is None
-    exported = export(loaded, loaded.model)
+    exported = export(loaded, loaded.table)
     assert check_contract(proto, exported) == []
     return onnx.ModelProto.FromString(serialize(exported))
 
@@ -41,14 +41,14 @@ def test_original_is_not_changed_by_load_and_export() -> None:
     proto = with_if()
     before = proto.SerializeToString(deterministic=True)
     loaded = load(proto)
-    export(loaded, loaded.model, provenance={"superopt.version": "1"})
+    export(loaded, loaded.table, provenance={"superopt.version": "1"})
     assert proto.SerializeToString(deterministic=True) == before
 
 
 def test_provenance_is_the_only_addition() -> None:
     proto = documented()
     loaded = load(proto)
-    exported = export(loaded, loaded.model, provenance={"superopt.rules": "none"})
+    exported = export(loaded, loaded.table, provenance={"superopt.rules": "none"})
     assert exported.metadata_props == {"author": "somebody", "superopt.rules": "none"}
     assert check_contract(proto, exported) == []
 
@@ -57,7 +57,7 @@ def test_provenance_may_be_replaced() -> None:
     proto = documented()
     proto.metadata_props.add(key="superopt.rules", value="old")
     loaded = load(proto)
-    exported = export(loaded, loaded.model, provenance={"superopt.rules": "new"})
+    exported = export(loaded, loaded.table, provenance={"superopt.rules": "new"})
     assert exported.metadata_props["superopt.rules"] == "new"
     assert check_contract(proto, exported) == []
 
@@ -69,7 +69,7 @@ def test_every_kind_of_source(form: str, tmp_path: Path) -> None:
     source = {"path": path, "text path": str(path), "bytes": path.read_bytes(), "proto": proto}[form]
     loaded = load(source)
     assert loaded.path == (path if "path" in form else None)
-    assert onnx_ir.to_proto(export(loaded, loaded.model)) == proto
+    assert onnx_ir.to_proto(export(loaded, loaded.table)) == proto
 
 
 # --- what cannot be carried
@@ -127,7 +127,7 @@ def test_unsupported_models_say_why(change: Callable[[onnx.ModelProto], None], r
     assert loaded.unsupported is not None
     assert loaded.unsupported.startswith(reason)
     assert "\n" not in loaded.unsupported
-    assert loaded.model.outputs == ()
+    assert loaded.table.outputs == ()
 
 
 # --- bad files

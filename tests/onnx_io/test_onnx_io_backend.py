@@ -38,9 +38,9 @@ def test_untouched_cases_leave_as_they_came() -> None:
     for case in cases():
         loaded = load(case.model)
         if loaded.unsupported is not None:
-            assert loaded.model.opset < 7, f"{case.name}: {loaded.unsupported}"
+            assert loaded.table.opset < 7, f"{case.name}: {loaded.unsupported}"
             continue
-        returned = onnx_ir.to_proto(export(loaded, loaded.model))
+        returned = onnx_ir.to_proto(export(loaded, loaded.table))
         assert difference(case.model, returned) is None, case.name
         assert difference(returned, case.model) is None, case.name
 
@@ -49,12 +49,12 @@ def written_anew(loaded: Loaded) -> onnx.ModelProto | None:
     """The model with all nodes that have an operator replaced by new ones; None when there are none."""
     nodes = {
         i: Node(n.operator, n.inputs)
-        for i, n in loaded.model.nodes.items()
-        if isinstance(n.operator, Operator) and writable(n, loaded.model)
+        for i, n in loaded.table.nodes.items()
+        if isinstance(n.operator, Operator) and writable(n, loaded.table)
     }
     if not nodes:
         return None
-    exported = export(loaded, loaded.model.rebind(nodes))
+    exported = export(loaded, loaded.table.rebind(nodes))
     assert check_contract(loaded.proto, exported) == []
     return onnx.ModelProto.FromString(serialize(exported))
 

@@ -211,7 +211,7 @@ def test_a_node_with_other_inputs_keeps_all_else() -> None:
     nodes = [node("Relu", "x", "a"), node("Relu", "x", "b"), node("Add", "a b", "y", name="sum", doc_string="adds")]
     before = model(nodes, [value("x", [2])], [value("y", [2])])
     r = Rewrite(before)
-    r.nodes[r["y"]] = Node(r.loaded.model.nodes[r["y"]].operator, (r["a"], r["a"]), 2)
+    r.nodes[r["y"]] = Node(r.loaded.table.nodes[r["y"]].operator, (r["a"], r["a"]), 2)
     proto = r.export()
     assert kinds(proto) == ["Relu", "Add"]
     assert (proto.graph.node[1].name, proto.graph.node[1].doc_string) == ("sum", "adds")
@@ -267,11 +267,11 @@ def test_small_constants_are_shared() -> None:
 
 def test_what_cannot_be_written() -> None:
     loaded = load(chain())
-    assert writable(loaded.model.nodes[loaded.ids["a"]], loaded.model)
+    assert writable(loaded.table.nodes[loaded.ids["a"]], loaded.table)
     fill = Node(op("Fill", value=1.0, shape=(3,)), ())
-    assert writable(fill, loaded.model)  # folded
-    assert not writable(Node(op("Fill", value=1.0, shape=loaded_symbol()), ()), loaded.model)
-    assert not writable(Node(op("HardSwish"), (loaded.ids["x"],)), load(_at_opset(chain(), 13)).model)
+    assert writable(fill, loaded.table)  # folded
+    assert not writable(Node(op("Fill", value=1.0, shape=loaded_symbol()), ()), loaded.table)
+    assert not writable(Node(op("HardSwish"), (loaded.ids["x"],)), load(_at_opset(chain(), 13)).table)
 
 
 def loaded_symbol() -> tuple[object, ...]:

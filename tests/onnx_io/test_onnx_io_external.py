@@ -32,7 +32,7 @@ def external(folder: Path) -> Path:
 def test_external_data_stays_outside(tmp_path: Path) -> None:
     path = external(tmp_path)
     loaded = load(path)
-    exported = export(loaded, loaded.model)
+    exported = export(loaded, loaded.table)
     assert loaded.external
     assert onnx_ir.to_proto(exported) == onnx.load(path, load_external_data=False)
     assert check_contract(loaded.proto, exported) == []
@@ -43,7 +43,7 @@ def test_external_data_is_written_to_one_file(tmp_path: Path) -> None:
     path, folder = external(tmp_path), tmp_path / "out"
     folder.mkdir()
     loaded = load(path)
-    artifact(loaded, export(loaded, loaded.model)).write(folder, folder / "o.onnx")
+    artifact(loaded, export(loaded, loaded.table)).write(folder, folder / "o.onnx")
     assert sorted(p.name for p in folder.iterdir()) == ["o.onnx", "o.onnx.data"]
     again = onnx.load(folder / "o.onnx")
     assert numpy_helper.to_array(again.graph.initializer[0])[63, 63] == 4095
@@ -52,7 +52,7 @@ def test_external_data_is_written_to_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_saved_file_is_the_serialised_model(name: str, tmp_path: Path) -> None:
     loaded = load(MODELS[name]())
-    exported = export(loaded, loaded.model)
+    exported = export(loaded, loaded.table)
     artifact(loaded, exported).write(tmp_path, tmp_path / "o.onnx")
     assert onnx.load(tmp_path / "o.onnx") == onnx.ModelProto.FromString(serialize(exported))
 
@@ -93,7 +93,7 @@ from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
 loaded = load(sys.argv[1])
-exported = export(loaded, loaded.model)
+exported = export(loaded, loaded.table)
 assert check_contract(loaded.proto, exported) == []
 assert len(serialize(exported)) < 10_000
 # not ru_maxrss: a process inherits that from the one that started it
@@ -135,7 +135,7 @@ def test_links_to_external_data_are_followed(how: str, tmp_path: Path) -> None:
         (folder / "m.bin").hardlink_to(store / "m.bin")
     loaded = load(folder / "m.onnx")
     assert loaded.folder.source(loaded.ids["big"])[63, 63] == 4095
-    artifact(loaded, export(loaded, loaded.model)).write(store, store / "o.onnx")
+    artifact(loaded, export(loaded, loaded.table)).write(store, store / "o.onnx")
     assert numpy_helper.to_array(onnx.load(store / "o.onnx").graph.initializer[0])[63, 63] == 4095
 
 

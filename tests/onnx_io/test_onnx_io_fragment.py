@@ -52,7 +52,7 @@ def test_a_fragment_without_weights_is_random_but_runs() -> None:
 
 def test_a_fragment_may_start_anywhere_and_return_anything() -> None:
     loaded = load(chain())
-    nodes = [(i, loaded.model.nodes[i]) for i in (loaded.ids["b"], loaded.ids["c"])]
+    nodes = [(i, loaded.table.nodes[i]) for i in (loaded.ids["b"], loaded.ids["c"])]
     part = fragment(nodes, [loaded.ids["a"]], [loaded.ids[n] for n in "abc"], loaded.values, 17)
     a = normal(3)
     for expected, found in zip((a, -a, a), run(part, {f"v{loaded.ids['a']}": a}), strict=True):
@@ -66,7 +66,7 @@ def test_large_weights_may_lie_in_a_file() -> None:
     loaded = load(model(product, [value("x", [2, 128])], [value("y", [2, 3])], weights))
     stored = StoredWeights()
     ends = [loaded.ids["x"]], [loaded.ids["y"]]
-    part = fragment(list(loaded.model.order()), *ends, loaded.values, 17, stored=stored)
+    part = fragment(list(loaded.table.order()), *ends, loaded.values, 17, stored=stored)
     small, large = sorted(part.graph.initializer, key=lambda t: t.data_location)
     assert (list(small.dims), list(large.dims)) == ([256, 3], [128, 256])
     assert large.data_location == TensorProto.EXTERNAL
@@ -77,7 +77,7 @@ def test_large_weights_may_lie_in_a_file() -> None:
     assert result.shape == (2, 3)
     assert np.isfinite(result).all()
     assert (result != 0).all()
-    folded = fragment(list(loaded.model.order()), *ends, loaded.values, 17, fold=True, stored=stored)
+    folded = fragment(list(loaded.table.order()), *ends, loaded.values, 17, fold=True, stored=stored)
     assert not any(t.data_location for t in folded.graph.initializer)
     directory = stored.directory
     assert directory.exists()
@@ -99,7 +99,7 @@ def test_stored_weights_of_one_model_lie_apart() -> None:
 
 def test_fragments_refuse_opaque_nodes_unknown_sizes_and_gaps() -> None:
     loaded = load(half_precision())
-    nodes = list(loaded.model.order())
+    nodes = list(loaded.table.order())
     x, y = loaded.ids["x"], loaded.ids["y"]
     with pytest.raises(TypingError, match="opaque: cut the fragment there"):
         fragment(nodes, [x], [y], loaded.values, 17, sizes={"n": 2})
@@ -126,12 +126,12 @@ def test_networks_written_anew_compute_the_same(name: str, share: float) -> None
     random = np.random.default_rng(len(name))
     chosen = {
         i: Node(n.operator, n.inputs)
-        for i, n in loaded.model.nodes.items()
+        for i, n in loaded.table.nodes.items()
         if isinstance(n.operator, Operator) and random.random() < share
     }
     assert chosen
-    assert [str(n) for n in chosen.values() if not writable(n, loaded.model)] == []
-    exported = export(loaded, loaded.model.rebind(chosen))
+    assert [str(n) for n in chosen.values() if not writable(n, loaded.table)] == []
+    exported = export(loaded, loaded.table.rebind(chosen))
     assert check_contract(before, exported) == []
     same(before, onnx.ModelProto.FromString(serialize(exported)), random_feeds(before))
 
@@ -140,11 +140,11 @@ def test_networks_written_anew_compute_the_same(name: str, share: float) -> None
 def test_every_node_of_a_network_alone_is_a_fragment_that_runs(name: str) -> None:
     loaded = load(NETWORKS[name](**_SMALL[name]))
     values, tried = loaded.values, 0
-    for result, table_node in loaded.model.order():
+    for result, table_node in loaded.table.order():
         if not isinstance(table_node.operator, Operator) or result in values.constant:
             continue
         inputs = [i for i in dict.fromkeys(table_node.inputs) if i is not None and i not in values.constant]
-        part = fragment([(result, table_node)], inputs, [result], values, loaded.model.opset)
+        part = fragment([(result, table_node)], inputs, [result], values, loaded.table.opset)
         feeds = random_feeds(part)
         (found,) = run(part, feeds)
         assert np.shape(found) == values.types[result].dims
@@ -162,7 +162,7 @@ def test_symbolic_attributes_take_the_sizes_given() -> None:
     )
     loaded = load(proto)
     y = loaded.ids["y"]
-    nodes = [(y, loaded.model.nodes[y])]
+    nodes = [(y, loaded.table.nodes[y])]
     part = fragment(nodes, [loaded.ids["x"]], [y], loaded.values, 17, sizes={"n": 3, "m": 4})
     (found,) = run(part, {f"v{loaded.ids['x']}": normal(3, 4)})
     assert np.shape(found) == (3, 4, 1)

@@ -34,7 +34,7 @@ def shown(loaded: Loaded, name: str) -> str:
 
 
 def operator(loaded: Loaded, name: str) -> str:
-    return str(loaded.model.nodes[loaded.ids[name]].operator)
+    return str(loaded.table.nodes[loaded.ids[name]].operator)
 
 
 def test_symbols_of_inputs() -> None:
@@ -89,22 +89,22 @@ def test_constancy_spreads_through_operators() -> None:
     proto = model(nodes, [value("x", [2])], [value("y", [2])], [weight("a", [1, 2]), weight("b", [3, 4])])
     loaded = load(proto)
     assert {loaded.ids[n] for n in "abcd"} == loaded.values.constant
-    np.testing.assert_array_equal(loaded.folder.value(loaded.ids["d"], loaded.model.nodes), [-3, -8])
+    np.testing.assert_array_equal(loaded.folder.value(loaded.ids["d"], loaded.table.nodes), [-3, -8])
 
 
 def test_duplicates_stay_apart_and_dead_nodes_are_roots() -> None:
     loaded = load(loose_ends())
     assert loaded.ids["m"] != loaded.ids["m2"]
     outputs = tuple(loaded.ids[n] for n in ("y", "z"))
-    assert loaded.model.outputs == outputs
-    assert loaded.model.roots == (*outputs, loaded.ids["never"], loaded.ids["deader"])
-    assert loaded.ids["dead"] in loaded.model.reachable()
-    assert "mask" not in loaded.ids or loaded.ids["mask"] not in loaded.model.roots
+    assert loaded.table.outputs == outputs
+    assert loaded.table.roots == (*outputs, loaded.ids["never"], loaded.ids["deader"])
+    assert loaded.ids["dead"] in loaded.table.reachable()
+    assert "mask" not in loaded.ids or loaded.ids["mask"] not in loaded.table.roots
 
 
 def test_opaque_nodes_and_what_they_read() -> None:
     loaded = load(with_if())
-    branch = loaded.model.nodes[loaded.ids["y"]]
+    branch = loaded.table.nodes[loaded.ids["y"]]
     assert isinstance(branch.operator, Opaque)
     assert set(branch.inputs) == {loaded.ids[n] for n in ("flag", "a", "w")}
     assert loaded.opaque == {"If": 1}
@@ -164,19 +164,19 @@ def test_unsorted_graphs() -> None:
 
 def test_an_output_that_is_an_input_or_an_initializer() -> None:
     loaded = load(same_in_and_out())
-    assert loaded.model.outputs == tuple(loaded.ids[n] for n in ("x", "w", "y", "y"))
+    assert loaded.table.outputs == tuple(loaded.ids[n] for n in ("x", "w", "y", "y"))
 
 
 def test_two_opaque_nodes_are_never_equal() -> None:
     nodes = [node("RandomNormalLike", "x", "a"), node("RandomNormalLike", "x", "b"), node("Add", "a b", "y")]
     loaded = load(model(nodes, [value("x", [2])], [value("y", [2])]))
-    assert loaded.model.nodes[loaded.ids["a"]] != loaded.model.nodes[loaded.ids["b"]]
+    assert loaded.table.nodes[loaded.ids["a"]] != loaded.table.nodes[loaded.ids["b"]]
 
 
 def test_every_value_has_a_type_and_every_node_known_inputs() -> None:
     for build in MODELS.values():
         loaded = load(build())
-        for value_id, table_node in loaded.model.order():
+        for value_id, table_node in loaded.table.order():
             assert value_id in loaded.values.types
             assert all(i in loaded.values.types for i in table_node.inputs if i is not None)
 
@@ -263,5 +263,5 @@ def test_a_computed_shape_lets_a_reshape_be_read() -> None:
     initializers = [weight("zero", [0], INT64), minus]
     loaded = load(model(nodes, [value("x", ["n", 2, 3])], [value("y", None)], initializers))
     assert shown(loaded, "y") == "float32[n,6]"
-    assert loaded.model.nodes[loaded.ids["y"]].inputs == (loaded.ids["x"],)
+    assert loaded.table.nodes[loaded.ids["y"]].inputs == (loaded.ids["x"],)
     assert loaded.operand_positions[3] == (0,)

@@ -47,7 +47,7 @@ def read(
     constants = tuple(
         None if v is None or not all(isinstance(e, int) for e in v) else np.array(v, dtype=np.int64) for v in vectors
     )
-    call = OnnxCall(op_type, opset, attributes, tuple(inputs), constants, vectors, used)
+    call = OnnxCall(op_type, opset, attributes, tuple(inputs), constants=constants, sizes=vectors, used_outputs=used)
     try:
         reading = OPERATORS[op_type].read(call)
         if reading is None:

@@ -64,11 +64,11 @@ def test_comparisons_of_sizes_are_followed() -> None:
 def test_every_used_output_is_a_value_of_its_own() -> None:
     loaded = load(model(MOMENTS, t=(3, 4)))
     assert not loaded.opaque
-    ports = {name: loaded.model.nodes[loaded.ids[name]].operator.port for name in "ymd"}
+    ports = {name: loaded.table.nodes[loaded.ids[name]].operator.port for name in "ymd"}
     assert ports == {"y": 0, "m": 1, "d": 2}
     partial = load(model(NO_MEAN, t=(3, 4)))
     assert not partial.opaque
-    assert [partial.model.nodes[partial.ids[name]].operator.port for name in "yd"] == [0, 2]
+    assert [partial.table.nodes[partial.ids[name]].operator.port for name in "yd"] == [0, 2]
 
 
 @pytest.mark.parametrize(("text", "weights"), [(MOMENTS, {"t": (3, 4)}), (NO_MEAN, {"t": (3, 4)})])
@@ -95,14 +95,14 @@ def test_training_outputs_are_read_and_written() -> None:
 def test_a_fragment_has_the_node_once() -> None:
     loaded = load(model(MOMENTS, t=(3, 4)))
     outputs = [loaded.ids[name] for name in "dym"]
-    part = fragment(list(loaded.model.order()), [loaded.ids["x"]], outputs, loaded.values, 17)
+    part = fragment(list(loaded.table.order()), [loaded.ids["x"]], outputs, loaded.values, 17)
     assert kinds(part) == ["LayerNormalization"]
     onnx.checker.check_model(part, full_check=True)
 
 
 def test_a_node_is_computed_once_whatever_is_read() -> None:
     three, one = load(model(MOMENTS, t=(3, 4))), load(model(NO_MEAN, t=(3, 4)))
-    work = [Roofline({}).flops(loaded.model) for loaded in (three, one)]
+    work = [Roofline({}).flops(loaded.table) for loaded in (three, one)]
     assert work[1] == work[0] + 24 + 2  # the Relu and the Neg
 
 
@@ -122,7 +122,7 @@ def test_a_mask_written_into_a_constant_is_a_constant() -> None:
     assert not loaded.opaque
     mask = loaded.ids["mask"]
     assert mask in loaded.values.constant
-    value = loaded.folder.value(mask, loaded.model.nodes)
+    value = loaded.folder.value(mask, loaded.table.nodes)
     np.testing.assert_array_equal(value, np.repeat([[0], [1], [0], [1]], 3, axis=1))
     assert value.dtype == np.float32
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from taso_py.graph.sizes import Expression, Size, floor_divide, substitute, symbol, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, substitute, symbol, symbols
 from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Proved
@@ -195,8 +195,9 @@ def test_a_true_law_written_here_is_proved(text: str) -> None:
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
-SIZES = ("a", "b", "c")
-INDICES = {"i:0": symbol("a"), "i:1": symbol("b")}
+SIZES = tuple(map(Symbol, "abc"))
+FIRST, SECOND = (Symbol(str(k), Role.INDEX) for k in range(2))
+INDICES = {FIRST: symbol("a"), SECOND: symbol("b")}
 
 
 def random_size(rng: random.Random, depth: int = 2) -> Size:
@@ -204,8 +205,8 @@ def random_size(rng: random.Random, depth: int = 2) -> Size:
     total: Size = rng.randint(-2, 2)
     for _ in range(rng.randint(1, 3)):
         term: Size = rng.choice((-2, -1, 1, 1, 2))
-        for name in rng.sample((*SIZES, *INDICES), rng.randint(1, 2)):
-            term = term * symbol(name)
+        for factor in rng.sample((*SIZES, *INDICES), rng.randint(1, 2)):
+            term = term * factor.size
         total = total + term
     if depth and rng.random() < 0.4:
         total = total + rng.choice((-1, 1)) * floor_divide(random_size(rng, depth - 1), rng.choice((2, 3)))
@@ -217,7 +218,7 @@ def values() -> list[dict[str, Size]]:
     found: list[dict[str, Size]] = []
     for a, b, c in itertools.product(range(4), repeat=3):
         for i, j in itertools.product(range(a), range(b)):
-            found.append({"a": a, "b": b, "c": c, "i:0": i, "i:1": j})
+            found.append({"a": a, "b": b, "c": c, FIRST: i, SECOND: j})
     return found
 
 
@@ -246,8 +247,8 @@ def test_what_a_context_implies_holds_everywhere(seed: int) -> None:
 
 
 def test_contexts_decide_what_proofs_need() -> None:
-    g, c, i, j = (symbol(n) for n in ("g", "c", "i:0", "i:1"))
-    context = Context((), {"i:0": g, "i:1": c})
+    g, c, i, j = (s.size for s in (Symbol("g"), Symbol("c"), FIRST, SECOND))
+    context = Context((), {FIRST: g, SECOND: c})
     assert context.implies(Guard(g * c - (i * c + j) - 1, ">="))
     assert not context.implies(Guard(g * c - (i * c + j) - 2, ">="))
     assert context.evident(Guard(floor_divide(i, symbol("d")), ">="))

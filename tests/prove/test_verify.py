@@ -63,7 +63,7 @@ def test_refuted_laws_must_be_refuted(
     verdicts: Callable[..., list[str]], tmp_path: Path, lock_file: Path, capsys: Any
 ) -> None:
     path = tmp_path / "refuted.rules"
-    path.write_text(DOUBLE + FALSE)
+    path.write_text(f"# promise: refuted\n\n{DOUBLE}{FALSE}")
     left = np.zeros(2, np.float32)
     against = Judgement(Refuted(Counterexample({}, {"x": left}, left, left + 1)))
     verdicts(double=against, wrong=against)
@@ -243,7 +243,7 @@ path = Path({str(tmp_path / "a.lock")!r})
 rules = [r for p in sorted(rules_directory().glob("*.rules")) for r in load_file(p)]
 why = {{v: lock.Record(v) for v in ("unknown", "refuted")}}
 why["vacuous"] = lock.Record("unknown", "vacuous: nothing", reason="contradictory")
-made = [(r, why.get(lock.expected(r), lock.Record("proved", method="belief"))) for r in rules]
+made = [(r, why.get(r.promise, lock.Record("proved", method="belief"))) for r in rules]
 lock.Lock().updated(made, rules, lock.installed_z3()).write(path)
 lock.lock_path = lambda: path
 load_file.__globals__["_parsed"].cache_clear()
@@ -308,6 +308,6 @@ def test_a_finding_compares_with_what_is_expected() -> None:
     law = next(iter(REFUTED))
     assert Finding(law, refuted_record()).as_expected
     assert not Finding(law, full_record()).as_expected
-    vacuous = replace(law, name="vacuous-a")
+    vacuous = replace(law, promise="vacuous")
     assert Finding(vacuous, record(Judgement(Unknown(VACUOUS, Reason.CONTRADICTORY)))).as_expected
     assert not Finding(vacuous, record(Judgement(Unknown("not proved equal")))).as_expected

@@ -69,7 +69,7 @@ def test_a_law_under_other_names_reads_back(pair: tuple[Rule, Rule]) -> None:
     rule, variant = pair
     for law in (variant, normal_law(rule)):
         again = parse_rule(law.text())
-        assert replace(again, file=law.file, line=law.line) == replace(law, doc=again.doc)
+        assert replace(again, file=law.file, line=law.line, promise=law.promise) == replace(law, doc=again.doc)
 
 
 @given(laws)

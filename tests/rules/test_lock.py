@@ -18,7 +18,7 @@ from taso_py.prove.verify import Judgement, proved, record
 from taso_py.rules import lock as locks
 from taso_py.rules.library import load, load_file
 from taso_py.rules.location import rules_directory
-from taso_py.rules.lock import Finding, Lock, admitted, expected, key_of, load_lock, usable
+from taso_py.rules.lock import Finding, Lock, admitted, key_of, load_lock, usable
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule, RuleSet
 from tests.helpers.judging import DOUBLE, FALSE, always, full_record, never, refuted_record
@@ -180,16 +180,40 @@ def test_nothing_else_is_admitted(status: str) -> None:
     assert not admitted(status, allow_bounded=True)
 
 
-def test_what_a_file_promises() -> None:
-    def stands_in(file: str, name: str = "a") -> str:
-        return expected(replace(parse_rule(DOUBLE), file=f"/somewhere/{file}", name=name))
+LAWS = """
+rule one "One.": Relu(x) => x
+rule vacuous-two "Two.": Abs(x) => x
+rule three-false "Three.": Neg(x) => x
+"""
 
-    assert stands_in("refuted.rules") == "refuted"
-    assert stands_in("refuted.rules", "vacuous-a") == "vacuous"
-    assert stands_in("taso_axioms.rules") == "proved"
-    assert stands_in("taso_axioms.rules", "a-false") == "refuted"
-    assert stands_in("layout.rules", "a-false") == "proved"
-    assert stands_in("open.rules") == "unknown"
+
+@pytest.mark.parametrize(
+    ("header", "promised"),
+    [
+        ("", ["proved", "proved", "proved"]),
+        ("# promise: refuted", ["refuted", "refuted", "refuted"]),
+        ("# promise: unknown\n\n# promise: vacuous vacuous-two", ["unknown", "vacuous", "unknown"]),
+        ("# promise: refuted one three-false", ["refuted", "proved", "refuted"]),
+        ("# a promise: refuted", ["proved", "proved", "proved"]),
+    ],
+)
+def test_what_a_file_promises(header: str, promised: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "my.rules"
+    path.write_text(f"# About these.\n{header}\n{LAWS}# promise: vacuous\n")
+    assert [rule.promise for rule in load_file(path)] == promised
+
+
+@pytest.mark.parametrize("line", ["# promise:", "# promise: false", "# promise: refuted four"])
+def test_an_unknown_promise_is_an_error(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "my.rules"
+    path.write_text(f"# About these.\n{line}\n{LAWS}")
+    with pytest.raises(RuleError, match=r"my\.rules:2:1: promises "):
+        load_file(path)
+
+
+def test_a_promise_is_no_part_of_the_law() -> None:
+    law = parse_rule(DOUBLE)
+    assert key_of(replace(law, promise="refuted")) == key_of(law)
 
 
 def test_every_law_that_is_shipped_is_on_record() -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Node
 from taso_py.onnx_io.fragment import fragment
 from taso_py.ops.elementwise import Neg
@@ -28,7 +29,6 @@ from taso_py.search.view import View
 from tests.helpers.rule_instances import (
     INSTANCES,
     OPSET,
-    Array,
     computed,
     contradiction,
     describe,
@@ -99,7 +99,7 @@ def rewritten(instance: Instance) -> tuple[Instance, list[tuple[int, ...]]]:
         step = rewrite(view, match)
         if step is not None:
             assert set(step.outputs) == set(instance.left)
-            assert set(instance.left) <= set(step.model.nodes)
+            assert set(instance.left) <= set(step.table.nodes)
         builder = Builder(view.values, match.binding, match.rule.right, "float32")
         built.append(tuple(builder.output(t) for t in match.rule.right.outputs))
         nodes.update(builder.nodes)
@@ -114,7 +114,7 @@ def test_a_rewritten_table_computes_the_same(rule: Rule) -> None:
         view, matches = matches_of(instance, instance.right)
         steps = [s for s in (rewrite(view, m) for m in matches) if s is not None]
         for step in steps[:1]:
-            after = replace(instance, nodes=dict(step.model.order()))
+            after = replace(instance, nodes=dict(step.table.order()))
             before, now = computed([instance], instance.right), tables_value(after)
             for output in instance.right:
                 assert difference(before[output], now[output]) <= 1e-4, describe(instance)

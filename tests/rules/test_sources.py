@@ -13,20 +13,20 @@ from taso_py.rules.sources import EXCLUDED, sources_digest, trusted_files
 from tests.conftest import ROOT
 
 TRUSTED = """
-graph: __init__.py sizes.py table.py types.py
+graph: __init__.py ordering.py sizes.py table.py types.py
 ops: __init__.py activations.py algebra.py comparison.py constants.py convolution.py elementwise.py expand.py gather.py
     layout.py linear.py lookup.py meaning.py normalization.py numeric.py operator.py padding.py pool.py reading.py
     reduce.py regroup.py reshape.py resize.py sampling.py slicing.py space.py targets.py windows.py
 prove: __init__.py prover.py sites.py verdict.py verify.py
-prove/expansion: __init__.py atoms.py canonical.py compare.py elements.py instances.py judge.py maxima.py menus.py
-    points.py polynomials.py
+prove/expansion: __init__.py atoms.py canonical.py compare.py elements.py instance.py instances.py judge.py making.py
+    maxima.py menus.py picks.py points.py polynomials.py rule_text.py
 prove/kernel: __init__.py arithmetic.py attempt.py definedness.py encoding.py equality.py facts.py maxima.py normal.py
     obligations.py places.py reals.py simplify.py values.py
 prove/trials: __init__.py admission.py adversary.py classes.py dtypes.py evaluation.py extremes.py inclusion.py
     intervals.py magnitude.py marks.py refute.py runs.py vacuity.py witness.py
 prove/typings: __init__.py attributes.py choices.py conditions.py declared.py reach.py schema.py shapes.py site.py
-rules: __init__.py alpha.py axes.py build.py coverage.py element_types.py functions.py grammar.lark instance.py
-    instances.py menus.py parser.py predicates.py printer.py rule.py sources.py term.py unify.py
+rules: __init__.py alpha.py axes.py build.py coverage.py drawing.py element_types.py functions.py grammar.lark
+    instance.py instances.py menus.py parser.py predicates.py printer.py rule.py sources.py term.py unify.py
 """
 """Every file that a proof rests on.  Whoever adds, moves or removes one changes this list, and a reviewer sees it."""
 

@@ -34,7 +34,9 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(tmp_path: Path) -> bench.Settings:
     options = ("--alpha", "1.1")
-    return bench.Settings(tmp_path, tmp_path, rounds=5, threads=1, block_s=0.001, options=options, tools=("onnxsim",))
+    return bench.Settings(
+        out=tmp_path, zoo=tmp_path, rounds=5, threads=1, block_s=0.001, options=options, tools=("onnxsim",)
+    )
 
 
 def column(speedup: Interval | None, *, same: bool = False, failure: str | None = None) -> Column:
@@ -43,7 +45,16 @@ def column(speedup: Interval | None, *, same: bool = False, failure: str | None 
 
 def row(ours: Column, *, name: str = "m", improved: bool | None = True, share: Interval | None = None) -> Row:
     other = Column("onnxsim", 12, 2.0, False, None, "exit 1: no")
-    return Row(name, 20, 3.0, improved, ours, (other, Column("onnxslim", 20, 1.0, True, None)), FASTER, share)
+    return Row(
+        model=name,
+        nodes=20,
+        latency_ms=3.0,
+        improved=improved,
+        ours=ours,
+        others=(other, Column("onnxslim", 20, 1.0, True, None)),
+        reference=FASTER,
+        share=share,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,9 +146,9 @@ def test_assess_pairs_tools_with_their_figures(
     seconds = {model: 6.0, ours: 3.0, slim: 4.0, reference: 2.0}
     monkeypatch.setattr(bench, "time_together", lambda files, *_: ([[seconds[file] for file in files]] * 20, {}))
     runs = [
-        ToolRun("superopt", ours, 1.0, 5, result={"improved": True}),
+        ToolRun("superopt", ours, 1.0, nodes=5, result={"improved": True}),
         ToolRun("onnxsim", None, 1.0, failure="exit 1: no"),
-        ToolRun("onnxslim", slim, 1.0, 7),
+        ToolRun("onnxslim", slim, 1.0, nodes=7),
     ]
     found = bench.assess(model, "nasrnn", runs, reference, settings)
     assert found.latency_ms == 6000
@@ -147,7 +158,9 @@ def test_assess_pairs_tools_with_their_figures(
     assert found.reference == Interval(3, 3, 3)
     assert found.share is not None
     assert found.share.median == pytest.approx(2 / 3)
-    copied = bench.assess(model, "nasrnn", [ToolRun("superopt", model, 1.0, 9, True)], reference, settings)
+    copied = bench.assess(
+        model, "nasrnn", [ToolRun("superopt", model, 1.0, nodes=9, same_bytes=True)], reference, settings
+    )
     assert copied.share is not None
     assert copied.share.median == pytest.approx(1 / 3)
     assert copied.verdict is Verdict.SAME
@@ -168,7 +181,7 @@ def test_the_command_writes_its_files_and_its_exit_code_tells(
         if broken:
             return ToolRun("superopt", None, 0.0, failure="exit 70: broken")
         output.write_bytes(source.read_bytes())
-        return ToolRun("superopt", output, 0.0, 4, same_bytes=True, result={"improved": False})
+        return ToolRun("superopt", output, 0.0, nodes=4, same_bytes=True, result={"improved": False})
 
     fake_tools(monkeypatch, ours)
     out = tmp_path / "bench"

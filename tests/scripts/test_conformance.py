@@ -103,7 +103,7 @@ def test_integers_are_compared_exactly_and_with_the_original(runs: Runner, monke
     wrong = model(head + "{n = Mul(x, nudge) r = Round(n) y = Cast<to = 7>(r)}")
     inputs = {"x": np.array([0.5, 2.0], dtype=np.float32)}
     for stored in ([0, 2], [1, 2]):
-        case = Case("tie", "node", right.SerializeToString(), inputs, {"y": np.array(stored)})
+        case = Case("tie", "node", right.SerializeToString(), inputs=inputs, outputs={"y": np.array(stored)})
         for after, verdict in ((wrong, "mismatch"), (right, "ok")):
             result = type("Result", (), {"model": after, "rules": (type("Report", (), {"name": "r", "sites": 1}),)})
             monkeypatch.setattr(Runner, "_pipeline", lambda *_, result=result: result)

@@ -42,7 +42,7 @@ def run(content: bytes, **feeds: np.ndarray) -> list[np.ndarray]:
 def test_a_spelling_that_is_relative_to_its_operand_stays_only_on_operands_of_that_type() -> None:
     """Reshape(Reshape(x, r), [0, -1]) is not Reshape(x, [0, -1]), though both operators say shape=[2, 12]."""
     loaded, found = searched(model(RESHAPES), LAST_SHAPE)
-    content = serialize(export(loaded, found.states[0].model))
+    content = serialize(export(loaded, found.states[0].table))
     assert [n.op_type for n in onnx.ModelProto.FromString(content).graph.node] == ["Reshape"]
     x = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
     np.testing.assert_array_equal(run(content, x=x)[0], x.reshape(2, 12))
@@ -51,8 +51,8 @@ def test_a_spelling_that_is_relative_to_its_operand_stays_only_on_operands_of_th
 def test_the_border_trusts_no_table_that_keeps_such_a_spelling() -> None:
     loaded = load(model(RESHAPES))
     y = loaded.ids["y"]
-    nodes = {y: replace(loaded.model.nodes[y], inputs=(loaded.ids["x"],))}
-    content = serialize(export(loaded, replace(loaded.model, nodes=nodes)))
+    nodes = {y: replace(loaded.table.nodes[y], inputs=(loaded.ids["x"],))}
+    content = serialize(export(loaded, replace(loaded.table, nodes=nodes)))
     x = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
     np.testing.assert_array_equal(run(content, x=x)[0], x.reshape(2, 12))
 
@@ -61,11 +61,11 @@ def test_nodes_that_compute_attributes_are_not_rewritten() -> None:
     """Nor counted: a rewrite that leaves them out of its table would seem to save their cost."""
     loaded = load(model(COMPUTED_SHAPE))
     hidden, y = loaded.ids["m"], loaded.ids["y"]
-    assert not isinstance(loaded.model.nodes[y].operator, Opaque)
+    assert not isinstance(loaded.table.nodes[y].operator, Opaque)
     rules, canonical = rewriter()
     view = view_of(loaded, canonical)
-    assert hidden in loaded.model.nodes
-    assert set(view.model.nodes) == {y}
+    assert hidden in loaded.table.nodes
+    assert set(view.table.nodes) == {y}
     assert set(rules.all_matches(view)) <= {y}
 
 
@@ -76,11 +76,11 @@ def test_what_an_expansion_needs_stays_known_when_the_table_drops_it() -> None:
     y, w = loaded.ids["y"], loaded.ids["w"]
     (sum_,) = (e for e in view.expansions(y) if e.rule == "subtract-constant")
     ((negated, negation),) = sum_.inner
-    real = view.after(view.model.rebind({y: sum_.root, negated: negation}))
-    assert negated in real.model.nodes
-    back = dict(real.model.nodes) | {y: Node(view.model.nodes[y].operator, view.model.nodes[y].inputs)}
+    real = view.after(view.table.rebind({y: sum_.root, negated: negation}))
+    assert negated in real.table.nodes
+    back = dict(real.table.nodes) | {y: Node(view.table.nodes[y].operator, view.table.nodes[y].inputs)}
     del back[negated]
-    dropped = real.after(replace(real.model, nodes=back))
+    dropped = real.after(replace(real.table, nodes=back))
     assert dropped.constant(negated) is not None
     assert all(dropped.constant(i) is not None for v in (y, w) for e in dropped.expansions(v) for i, _ in e.inner)
 
@@ -99,9 +99,9 @@ def test_a_virtual_value_is_one_again_when_the_table_drops_it() -> None:
     virtual = {v for v, _ in sum_.inner if v not in view.values.constant}
     assert virtual
     assert virtual <= set(view.owners)
-    real = view.after(view.model.rebind({y: sum_.root, **dict(sum_.inner)}))
+    real = view.after(view.table.rebind({y: sum_.root, **dict(sum_.inner)}))
     assert not virtual & set(real.owners)
-    again = real.after(view.model)
+    again = real.after(view.table)
     assert virtual <= set(again.owners)
     assert all(again.definitions(v) for v in virtual)
 
@@ -121,5 +121,5 @@ def test_folding_looks_at_shared_operands_once() -> None:
     steps = "".join(f"c{k + 1} = Add(c{k}, c{k}) " for k in range(60))
     text = f"agraph (float[2] x) => (float[2] y) <float[2] c0 = {{1, 2}}> {{{steps} y = Mul(x, c60)}}"
     loaded = load(model(text))
-    value = loaded.folder.value(loaded.ids["c60"], loaded.model.nodes)
+    value = loaded.folder.value(loaded.ids["c60"], loaded.table.nodes)
     np.testing.assert_array_equal(value, np.array([2.0**60, 2.0**61], np.float32))

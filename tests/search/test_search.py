@@ -17,7 +17,8 @@ from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
 from taso_py.search.moves import Rewriter
 from taso_py.search.rewriter import rewrite
-from taso_py.search.strategy import Backtracking, Found, Limits, State, StopReason
+from taso_py.search.state import Found, State, StopReason
+from taso_py.search.strategy import Backtracking, Limits
 from taso_py.search.view import View
 from tests.helpers.graphs import model, rewriter, running, searched, view_of
 
@@ -38,7 +39,7 @@ def test_siblings_merge_in_one_move() -> None:
     (group,) = rules.groups(found)
     outcome = rules.apply(view, group)
     assert outcome is not None
-    assert running(outcome.view.model) == {"MatMul": 1, "Split": 3}
+    assert running(outcome.view.table) == {"MatMul": 1, "Split": 3}
     assert len(outcome.sites) == 2
 
 
@@ -54,7 +55,7 @@ def test_a_match_whose_inputs_depend_on_its_outputs_is_refused() -> None:
 def test_shared_weights_are_batched_across_independent_inputs() -> None:
     text = "agraph (float[2,8] x, float[3,8] y) => (float[2,8] p, float[3,8] q) {p = MatMul(x, A) q = MatMul(y, A)}"
     _, found = searched(model(text, A=(8, 8)), None, "matmul-shared-weight", alpha=10.0)
-    assert {"MatMul": 1, "Concat": 1, "Split": 2} in [running(s.model) for s in found.states]
+    assert {"MatMul": 1, "Concat": 1, "Split": 2} in [running(s.table) for s in found.states]
 
 
 def test_same_rewrites_in_another_order_give_the_same_table() -> None:
@@ -66,11 +67,11 @@ def test_same_rewrites_in_another_order_give_the_same_table() -> None:
     def both(one: object, other: object) -> dict[int, Node]:
         step = rewrite(view, one)
         assert step is not None
-        after = view.after(step.model)
+        after = view.after(step.table)
         again = next(m for ms in rules.all_matches(after).values() for m in ms if m.outputs == other.outputs)
         last = rewrite(after, again)
         assert last is not None
-        return dict(last.model.nodes)
+        return dict(last.table.nodes)
 
     assert both(first, second) == both(second, first)
 
@@ -86,7 +87,7 @@ def test_incremental_matches_are_the_matches_from_scratch() -> None:
         if outcome is None:
             continue
         incremental = rules.matches_after(view, found, outcome.view)
-        scratch = rules.all_matches(View.of(outcome.view.model, view.expander, view.read_constant))
+        scratch = rules.all_matches(View.of(outcome.view.table, view.expander, view.read_constant))
         assert {k: {(m.rule.name, m.outputs) for m in ms} for k, ms in incremental.items()} == {
             k: {(m.rule.name, m.outputs) for m in ms} for k, ms in scratch.items()
         }
@@ -99,7 +100,7 @@ def test_a_composite_is_looked_through_and_only_the_site_changes() -> None:
     rules, view, found = matches(model(text, A=(8, 4), B=(8, 6), a=(4,), b=(6,)), None, "matmul-shared-input")
     outcome = rules.apply(view, [m for ms in found.values() for m in ms])
     assert outcome is not None
-    assert running(outcome.view.model)["Gemm"] + running(outcome.view.model)["MatMul"] == 1
+    assert running(outcome.view.table)["Gemm"] + running(outcome.view.table)["MatMul"] == 1
 
 
 def test_an_overridable_initializer_is_not_a_constant() -> None:
@@ -155,7 +156,7 @@ def test_a_graph_output_that_becomes_an_input_is_written_through_identity() -> N
     view = view_of(loaded, canonical)
     outcome = rules.apply(view, [m for ms in rules.all_matches(view).values() for m in ms])
     assert outcome is not None
-    made = onnx.load_from_string(serialize(export(loaded, outcome.view.model)))
+    made = onnx.load_from_string(serialize(export(loaded, outcome.view.table)))
     assert [(n.op_type, list(n.input), list(n.output)) for n in made.graph.node] == [("Identity", ["x"], ["y"])]
 
 
@@ -169,7 +170,7 @@ def test_the_search_is_deterministic() -> None:
     text = """agraph (float[1,8] x) => (float[1,8] r) {
       a = MatMul(x, A) b = MatMul(x, B) e = Add(a, b) g = Relu(e) r = Relu(g)}"""
     runs = [searched(model(text, A=(8, 8), B=(8, 8))) for _ in range(2)]
-    first, second = ([serialize(export(loaded, s.model)) for s in found.states[:5]] for loaded, found in runs)
+    first, second = ([serialize(export(loaded, s.table)) for s in found.states[:5]] for loaded, found in runs)
     assert first == second
 
 
@@ -182,7 +183,7 @@ def test_moves_of_a_seed_are_told_apart() -> None:
     loaded = load(model(text))
     rules, canonical = rewriter("rule negs: Neg(Neg(x)) => Identity(x)\nrule relus: Relu(Relu(x)) => Relu(x)")
     view, roofline = view_of(loaded, canonical), Roofline({})
-    start = roofline.total(loaded.model)
+    start = roofline.total(loaded.table)
 
     def search(seconds: float = 60) -> Backtracking:
         return Backtracking(rules, RooflineCost(roofline), roofline, Limits(time.monotonic() + seconds))
@@ -196,10 +197,10 @@ def test_moves_of_a_seed_are_told_apart() -> None:
     assert {step.rule for step in seed.trace} == {"negs", "relus"}
     late = run([seed], seconds=-1)
     assert late.reason is StopReason.TIME
-    assert [state.model.nodes for state in late.states] == [seed.model.nodes]
+    assert [state.table.nodes for state in late.states] == [seed.table.nodes]
     simplest = run([seed]).simplest
     assert simplest is not None
-    assert simplest.model.nodes == seed.model.nodes
+    assert simplest.table.nodes == seed.table.nodes
     assert all(step.before > step.after for step in simplest.trace)
     assert simplest.trace[0].before - simplest.trace[-1].after == pytest.approx(start - simplest.cost)
 
@@ -211,7 +212,7 @@ def test_regions_hold_the_change_and_neighbours_as_far_as_blocks_reach(shape: st
     rules, view, found = matches(model(text, A=(4, 4)), "rule r: Neg(Neg(x)) => Abs(x)")
     outcome = rules.apply(view, [m for ms in found.values() for m in ms])
     assert outcome is not None
-    (region,) = regions(view.model, outcome.view.model)
+    (region,) = regions(view.table, outcome.view.table)
     assert [n.operator.onnx for _, n in region.before.nodes] == [*around, "Neg", "Neg", *around[::-1]]
     assert [n.operator.onnx for _, n in region.after.nodes] == [*around, "Abs", *around[::-1]]
 

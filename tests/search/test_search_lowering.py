@@ -17,7 +17,7 @@ from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
 from taso_py.rules.library import load as load_library
 from taso_py.search.lowering import lowered
-from taso_py.search.strategy import State
+from taso_py.search.state import State
 from tests.helpers.graphs import model, rewriter, running, view_of
 
 BLOCK = """agraph (float[1,4,6,6] x) => (float[1,4,6,6] y) {
@@ -62,7 +62,7 @@ def written_out(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, State]:
     view = view_of(loaded, canonical)
     state = lowered(view, load_library().canonical, Roofline({}), time.monotonic() + 60)
     assert state is not None
-    return onnx.load_from_string(serialize(export(loaded, state.model))), state
+    return onnx.load_from_string(serialize(export(loaded, state.table))), state
 
 
 def evaluated(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def evaluated(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 
 def test_normalisations_become_factors_and_what_is_added_comes_last() -> None:
     out, state = written_out(block())
-    assert running(state.model) == Counter({"Sum": 1, "Add": 1, "Conv": 2, "Mul": 3, "Relu": 1})
+    assert running(state.table) == Counter({"Sum": 1, "Add": 1, "Conv": 2, "Mul": 3, "Relu": 1})
     producers = {o: n for n in out.graph.node for o in n.output}
     (relu,) = (n for n in out.graph.node if n.op_type == "Relu")
     last = producers[relu.input[0]]

@@ -30,18 +30,18 @@ def pair(random: np.random.Generator, below: int) -> tuple[int | None, ...]:
     return tuple(int(i) for i in random.integers(0, below, 2))
 
 
-def change(random: np.random.Generator, model: Table) -> dict[int, Node]:
+def change(random: np.random.Generator, table: Table) -> dict[int, Node]:
     """Some ids of the table get other operands, among them new ids; not always lower ones."""
     first = SOURCES + NODES
     new = {k: Node(Add(), pair(random, k)) for k in range(first, first + int(random.integers(0, NEW + 1)))}
-    old = random.choice(list(model.nodes), int(random.integers(1, 4)), replace=False)
-    operands = [*range(SOURCES), *model.nodes, *new]
+    old = random.choice(list(table.nodes), int(random.integers(1, 4)), replace=False)
+    operands = [*range(SOURCES), *table.nodes, *new]
     return {**new, **{int(v): Node(Add(), tuple(int(i) for i in random.choice(operands, 2))) for v in old}}
 
 
-def users(model: Table) -> Mapping[int, list[int]]:
+def users(table: Table) -> Mapping[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for value, node in model.nodes.items():
+    for value, node in table.nodes.items():
         for i in node.inputs:
             if i is not None:
                 found.setdefault(i, []).append(value)
@@ -89,8 +89,8 @@ def test_a_cycle_is_seen_at_once() -> None:
     values = Values()
     for _ in range(3):
         values.new(TensorType("float32", (2,)))
-    model = Table(values, {1: Node(Add(), (0, 0)), 2: Node(Add(), (1, 0))}, (2,), (2,), 17)
+    broken = Table(values, {1: Node(Add(), (0, 0)), 2: Node(Add(), (1, 0))}, (2,), (2,), 17)
     changed = {1: Node(Add(), (2, 0))}
-    assert closes_cycle(model, changed)
-    assert ranks_after(ranks_of(model), changed) is None
-    assert not closes_cycle(model, {1: Node(Add(), (0, 0))})
+    assert closes_cycle(broken, changed)
+    assert ranks_after(ranks_of(broken), changed) is None
+    assert not closes_cycle(broken, {1: Node(Add(), (0, 0))})

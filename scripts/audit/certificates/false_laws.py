@@ -50,14 +50,21 @@ class FalseLaw:
         if outcome is None:
             # The matcher knows better by now: then the certificate says that it matches.
             return Case(rule.name, proto, proto, _claim(rule, proto))
-        exported = export(loaded, outcome.view.model)
+        exported = export(loaded, outcome.view.table)
         made = onnx.ModelProto.FromString(serialize(exported))
-        trail = Trail(proto, loaded, canonical, outcome.applied, outcome.view.model, exported)
+        trail = Trail(
+            source=proto,
+            loaded=loaded,
+            canonical=canonical,
+            applied=outcome.applied,
+            table=outcome.view.table,
+            exported=exported,
+        )
         return Case(rule.name, proto, made, json.loads(trail.certificate(made)))
 
 
 def _applied(loaded: Loaded, rule: Rule, canonical: Canonicalizer) -> Moved | None:
-    view = View.of(loaded.model, canonical.expand, loaded.folder.value)
+    view = View.of(loaded.table, canonical.expand, loaded.folder.value)
     rewriter = Rewriter(RuleIndex.of([rule]), canonical)
     moves = (rewriter.apply(view, group) for group in rewriter.groups(rewriter.all_matches(view)))
     return next((move for move in moves if move is not None), None)

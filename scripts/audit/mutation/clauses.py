@@ -64,10 +64,10 @@ def _conditions(rule: Rule) -> Iterator[RuleEdit]:
                 if stricter is not None:
                     changed = replace(condition, relation=stricter)  # type: ignore[arg-type]
                     yield RuleEdit("condition-strengthened", _replaced(rule, k, changed))
-            case Predicate(name):
+            case Predicate(kind):
                 yield RuleEdit("condition-dropped", dropped)
-                for other in _WEAKER.get(name, ()):
-                    yield RuleEdit("condition-weakened", _replaced(rule, k, replace(condition, name=other)))
+                for other in _WEAKER.get(kind, ()):
+                    yield RuleEdit("condition-weakened", _replaced(rule, k, replace(condition, kind=other)))
             case Membership():
                 yield RuleEdit("condition-dropped", dropped)
                 yield from (RuleEdit("condition-weakened", _replaced(rule, k, m)) for m in _wider(condition))

@@ -253,21 +253,21 @@ class _Growth:
 
     def _rewritten(self, outputs: tuple[int, ...], steps: int) -> Table:
         """The table of these outputs after some random rewrites."""
-        model = Table(self.values, dict(self.nodes), outputs, outputs, _OPSET)
-        kept = model.reachable()
-        model = replace(model, nodes={v: n for v, n in self.nodes.items() if v in kept and v not in self.inputs})
+        table = Table(self.values, dict(self.nodes), outputs, outputs, _OPSET)
+        kept = table.reachable()
+        table = replace(table, nodes={v: n for v, n in self.nodes.items() if v in kept and v not in self.inputs})
         for _ in range(steps):
-            view = View.of(model, lambda view, value, node: (), _no_constant)
-            options = list(_matches(view, model, self.random))
+            view = View.of(table, lambda view, value, node: (), _no_constant)
+            options = list(_matches(view, table, self.random))
             if options:
                 step = rewrite(view, self._pick(options))
-                model = step.model if step is not None and len(step.model.nodes) <= _MOST_NODES else model
-        return model
+                table = step.table if step is not None and len(step.table.nodes) <= _MOST_NODES else table
+        return table
 
 
-def _matches(view: View, model: Table, random: Random) -> Iterator[Any]:
+def _matches(view: View, table: Table, random: Random) -> Iterator[Any]:
     """Matches of a random third of the rules at every place."""
-    for value, node in model.nodes.items():
+    for value, node in table.nodes.items():
         for move in _moves().get(type(node.operator), ()):
             if random.random() < 0.35:
                 yield from move.matches_at(view, value)

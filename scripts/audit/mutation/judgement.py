@@ -31,7 +31,7 @@ class Against:
     """Its numbers of axes, axes and flags, as `plain_site` says them; None where its numbers are of several types."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Judgement:
     """What the draws of a law say.
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from scripts.audit.mutation.judgement import TOLERANCE, Against, Judgement, extent, plain_site, put, typing
 from scripts.audit.mutation.runtime import OPSET, Compiled, NotRun, compiled
-from scripts.audit.mutation.sampling import BAD_DRAW, REGIMES, SETS, Array, Regime, arrays, instances
+from scripts.audit.mutation.sampling import BAD_DRAW, REGIMES, SETS, Regime, arrays, instances
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Values
 from taso_py.ops.constants import Eye, Fill
 from taso_py.prove.sites import site_of

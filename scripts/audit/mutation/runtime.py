@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnxruntime
 
-from scripts.audit.mutation.sampling import Array
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Values
 from taso_py.onnx_io.fragment import fragment
 from taso_py.ops.constants import Eye, Fill

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scripts.audit.mutation.deep import DEEP
 from scripts.audit.mutation.large import large
 from scripts.audit.mutation.scope import FAMILY, LISTS
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.table import Values
 from taso_py.ops.elementwise import Identity
@@ -36,7 +37,6 @@ from taso_py.rules.term import (
 )
 from taso_py.rules.unify import Unbound
 
-Array: TypeAlias = npt.NDArray[np.generic]
 Regime: TypeAlias = Literal["any", "primes", "equal", "ones", "wild", "large", "deep"]
 
 REGIMES: tuple[Regime, ...] = ("primes", "wild", "equal", "large", "any", "deep", "ones", "wild", "deep", "large")
@@ -212,7 +212,7 @@ def arrays(instance: Instance, kind: str, random: np.random.Generator) -> dict[i
         if old.dtype == np.bool_:
             new = np.asarray(random.random(old.shape) < 0.5)
         for p in predicates.get(name, []):
-            if not PREDICATES[p.name].holds(new, *p.arguments):
+            if not PREDICATES[p.kind].holds(new, *p.arguments):
                 new = _meeting(p, old.shape, random)
         given[value] = np.asarray(new, dtype=old.dtype).reshape(old.shape)
     return given
@@ -229,12 +229,12 @@ def _values(kind: str, shape: tuple[int, ...], random: np.random.Generator) -> n
 
 
 def _meeting(p: Predicate, shape: tuple[int, ...], random: np.random.Generator) -> npt.NDArray[Any]:
-    known = {"positive": "positive", "nonzero": "nonzero"}.get(p.name)
+    known = {"positive": "positive", "nonzero": "nonzero"}.get(p.kind)
     if known is not None:
         return _values(known, shape, random)
-    if p.name == "nonnegative":
+    if p.kind == "nonnegative":
         return random.integers(0, 4, shape)
-    return np.asarray(PREDICATES[p.name].sample(random, shape, *p.arguments))
+    return np.asarray(PREDICATES[p.kind].sample(random, shape, *p.arguments))
 
 
 def _domains(rule: Rule) -> dict[str, str]:

@@ -145,7 +145,7 @@ class _Maker:
 
 def _kept(law: Rule) -> tuple[Condition, ...]:
     """Conditions on values, on which the truth of the law depends; the shape says what is a number."""
-    return tuple(c for c in law.conditions if isinstance(c, Predicate) and c.name not in ("constant", "number"))
+    return tuple(c for c in law.conditions if isinstance(c, Predicate) and c.kind not in ("constant", "number"))
 
 
 def _names(axis: Axis) -> set[str]:

@@ -14,7 +14,7 @@ from .graph import OPSET, Array, GraphWriter
 MASKED = -10000.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     """Sizes of an encoder; ``rank`` 0 means no adapters."""
 
@@ -94,7 +94,7 @@ def _gelu(graph: GraphWriter, name: str, value: str) -> str:
 
 
 def _attention(
-    graph: GraphWriter, rng: np.random.Generator, scope: str, value: str, mask: str, size: Size, merged: bool
+    graph: GraphWriter, rng: np.random.Generator, scope: str, value: str, mask: str, size: Size, *, merged: bool
 ) -> str:
     """``softmax(q k^T / sqrt(d) + mask) v`` per head, then the output projection."""
     hidden, width = size.hidden, size.hidden // size.heads
@@ -118,10 +118,10 @@ def _attention(
 
 
 def _layer(
-    graph: GraphWriter, rng: np.random.Generator, scope: str, value: str, mask: str, size: Size, merged: bool
+    graph: GraphWriter, rng: np.random.Generator, scope: str, value: str, mask: str, size: Size, *, merged: bool
 ) -> str:
     """A post-norm transformer layer: attention, then a feed-forward network, each added to its input."""
-    attended = _attention(graph, rng, f"{scope}.attention", value, mask, size, merged)
+    attended = _attention(graph, rng, f"{scope}.attention", value, mask, size, merged=merged)
     added = graph.op("Add", f"{scope}.attention.add", attended, value)
     value = _norm(graph, rng, f"{scope}.attention.norm", added, size.hidden)
     up, down = _projection(rng, size.hidden, 4 * size.hidden), _projection(rng, 4 * size.hidden, size.hidden)
@@ -152,7 +152,7 @@ def _encoder(name: str, size: Size, seed: int, *, merged: bool) -> onnx.ModelPro
     value = graph.op("Add", "embedding.add", words, places)
     value = _norm(graph, rng, "embedding.norm", value, size.hidden)
     for i in range(size.layers):
-        value = _layer(graph, rng, f"layer{i}", value, mask, size, merged)
+        value = _layer(graph, rng, f"layer{i}", value, mask, size, merged=merged)
     return graph.model({value: (size.batch, size.sequence, size.hidden)})
 
 
@@ -164,7 +164,12 @@ def bert(
 
     Output: hidden states ``[batch, sequence, hidden]``.
     """
-    return _encoder("bert", Size(layers, hidden, heads, sequence, vocabulary, batch), seed, merged=False)
+    return _encoder(
+        "bert",
+        Size(layers=layers, hidden=hidden, heads=heads, sequence=sequence, vocabulary=vocabulary, batch=batch),
+        seed,
+        merged=False,
+    )
 
 
 def bert_lora(
@@ -172,7 +177,9 @@ def bert_lora(
     batch: int = 1, rank: int = 8, seed: int = 0,
 ) -> onnx.ModelProto:  # fmt: skip
     """The same encoder with unmerged adapters of ``rank`` on q and v: ``x@W + b + x@A@B * 2``."""
-    size = Size(layers, hidden, heads, sequence, vocabulary, batch, rank)
+    size = Size(
+        layers=layers, hidden=hidden, heads=heads, sequence=sequence, vocabulary=vocabulary, batch=batch, rank=rank
+    )
     return _encoder("bert_lora", size, seed, merged=False)
 
 
@@ -181,7 +188,9 @@ def reference_bert_lora(
     batch: int = 1, rank: int = 8, seed: int = 0,
 ) -> onnx.ModelProto:  # fmt: skip
     """The encoder with every adapter merged: ``W + A@B * 2``."""
-    size = Size(layers, hidden, heads, sequence, vocabulary, batch, rank)
+    size = Size(
+        layers=layers, hidden=hidden, heads=heads, sequence=sequence, vocabulary=vocabulary, batch=batch, rank=rank
+    )
     return _encoder("bert_lora_reference", size, seed, merged=True)
 
 

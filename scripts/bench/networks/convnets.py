@@ -48,7 +48,7 @@ class ResNeXt:
 
 
 def _resnext(
-    width: float, blocks: Sequence[int], image: int, groups: int, group_width: int, classes: int, batch: int,
+    *, width: float, blocks: Sequence[int], image: int, groups: int, group_width: int, classes: int, batch: int,
     seed: int,
 ) -> ResNeXt:  # fmt: skip
     rng = np.random.default_rng(seed)
@@ -109,7 +109,10 @@ def resnext50(
     ``width`` scales what flows between the blocks, ``groups`` x ``group_width`` is the inner
     width of the first stage.
     """
-    network = _resnext(width, blocks, image, groups, group_width, classes, batch, seed)
+    network = _resnext(
+        width=width, blocks=blocks, image=image, groups=groups, group_width=group_width, classes=classes,
+        batch=batch, seed=seed,
+    )  # fmt: skip
     return _write_resnext(network, merged=False)
 
 
@@ -118,7 +121,10 @@ def reference_resnext50(
     group_width: int = 4, classes: int = 1000, batch: int = 1, seed: int = 0,
 ) -> onnx.ModelProto:  # fmt: skip
     """ResNeXt-50 with folded BatchNorms and groups merged to 16 channels where they are narrower."""
-    network = _resnext(width, blocks, image, groups, group_width, classes, batch, seed)
+    network = _resnext(
+        width=width, blocks=blocks, image=image, groups=groups, group_width=group_width, classes=classes,
+        batch=batch, seed=seed,
+    )  # fmt: skip
     return _write_resnext(network, merged=True)
 
 

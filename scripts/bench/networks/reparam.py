@@ -117,7 +117,7 @@ def _mobileone_blocks(
 
 
 def _mobileone(
-    width: float, blocks: Sequence[int], image: int, branches: int, classes: int, batch: int, seed: int
+    *, width: float, blocks: Sequence[int], image: int, branches: int, classes: int, batch: int, seed: int
 ) -> Network:
     rng = np.random.default_rng(seed)
     # S0 multiplies the base widths 64, 128, 256, 512 by 0.75, 1, 1, 2.
@@ -135,7 +135,10 @@ def mobileone_s0(
     ``width`` scales all stage widths, ``blocks`` are the depths of the four stages; input
     ``[batch, 3, image, image]``.
     """
-    return _write(_mobileone(width, blocks, image, branches, classes, batch, seed), merged=False)
+    return _write(
+        _mobileone(width=width, blocks=blocks, image=image, branches=branches, classes=classes, batch=batch, seed=seed),
+        merged=False,
+    )
 
 
 def reference_mobileone_s0(
@@ -143,7 +146,10 @@ def reference_mobileone_s0(
     classes: int = 1000, batch: int = 1, seed: int = 0,
 ) -> onnx.ModelProto:  # fmt: skip
     """MobileOne-S0 with one convolution per block: all branches summed into one kernel."""
-    return _write(_mobileone(width, blocks, image, branches, classes, batch, seed), merged=True)
+    return _write(
+        _mobileone(width=width, blocks=blocks, image=image, branches=branches, classes=classes, batch=batch, seed=seed),
+        merged=True,
+    )
 
 
 def _repvgg(width: float, blocks: Sequence[int], image: int, classes: int, batch: int, seed: int) -> Network:

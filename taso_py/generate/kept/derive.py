@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -205,6 +205,7 @@ class Rewriting:
     values: Values
     nodes: dict[int, Node]
     rules: Rules
+    _: KW_ONLY
     sizes: dict[int, frozenset[int]] = field(default_factory=dict)
     steps: dict[int, tuple[_Step, ...]] = field(default_factory=dict)
     replaced: dict[tuple[int, int, int], int] = field(default_factory=dict)

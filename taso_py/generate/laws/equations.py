@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -65,12 +65,18 @@ class Equations:
 
     found: dict[str, Size] = field(default_factory=dict, init=False)
     values: dict[str, int] = field(default_factory=dict, init=False)
+    attribute_of: dict[str, str] = field(default_factory=dict, init=False)
+    """The attribute that each variable of an operator stands for; the others are sizes of axes."""
 
     def fresh(self, value: int) -> Size:
         """A new size that was ``value``."""
         name = f"d{len(self.values):03}"
         self.values[name] = value
         return symbol(name)
+
+    def axis_sizes(self, names: Iterable[str]) -> list[str]:
+        """Those that are sizes of axes and not attributes."""
+        return sorted(n for n in names if n in self.values and n not in self.attribute_of)
 
     def resolved(self, size: Size) -> Size:
         """The size with everything that is known substituted."""
@@ -95,7 +101,9 @@ class Equations:
             return
         for this, that in sorted(((one, other), (other, one)), key=lambda pair: single(pair[0]) or "", reverse=True):
             name = single(this)
-            if name is not None and name.startswith("d") and (isinstance(that, int) or name not in symbols(that)):
+            if name is None or not self.axis_sizes((name,)):
+                continue
+            if isinstance(that, int) or name not in symbols(that):
                 self.found[name] = that
                 return
         alike = self._renaming(one, other) or self._solution(*numerators(one, other)) or self._grouping(one, other)
@@ -112,7 +120,7 @@ class Equations:
     def _renaming(self, one: Size, other: Size) -> dict[str, Size] | None:
         """Names of the first size for names of the second that make them equal: two sizes of the same form."""
         own = symbols(one) - symbols(other), symbols(other) - symbols(one)
-        mine, theirs = (sorted(n for n in names if n.startswith("d")) for names in own)
+        mine, theirs = map(self.axis_sizes, own)
         if not theirs or len(theirs) > _MOST_RENAMED:
             return None
         for names in itertools.permutations(mine, len(theirs)):
@@ -130,7 +138,7 @@ class Equations:
         options: list[tuple[int, str, Size]] = []
         for monomial, coefficient in difference.terms:
             name = single(Expression(((monomial, 1),))) if monomial else None
-            if name is None or not name.startswith("d") or abs(coefficient) != 1:
+            if name is None or not self.axis_sizes((name,)) or abs(coefficient) != 1:
                 continue
             rest = (symbol(name) * coefficient - difference) * coefficient
             if name not in symbols(rest):
@@ -142,7 +150,7 @@ class Equations:
 
     def _grouping(self, one: Size, other: Size) -> dict[str, Size] | None:
         """A number of groups in terms of another that divides it."""
-        names = [[n for n in sorted(symbols(size)) if n.startswith("g")] for size in (one, other)]
+        names = [sorted(n for n in symbols(s) if self.attribute_of.get(n) == "group") for s in (one, other)]
         for a, b in itertools.product(*names):
             for more, fewer in ((a, b), (b, a)):
                 if more != fewer and self.values[more] % self.values[fewer] == 0:

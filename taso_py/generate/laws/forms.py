@@ -60,7 +60,7 @@ class Form:
     def conditions(self) -> tuple[Condition, ...]:
         """Nothing is cut off by what is added around a tensor, and no pads are negative."""
         sizing = self.typed.sizing
-        added: list[Size] = [symbol(n) for n in self.names if n.startswith("a")]
+        added: list[Size] = [symbol(n) for n in self.names if sizing.attribute_of.get(n) == "around"]
         added += [d for d in sizing.differences if sizing.solved != "larger"]
         return tuple(Comparison(self.size(size), ">=", Quantity(0)) for size in added)
 
@@ -124,7 +124,7 @@ class Form:
             for atom in monomial:
                 if not isinstance(atom, str):
                     raise Unsized(f"{size} has no plain text")
-                factors.append(Name(self.name(str(atom), _group(str(atom)))))
+                factors.append(Name(self.name(str(atom), "g" if self._counts_groups(atom) else "")))
             part = factors[0]
             for f in factors[1:]:
                 part = Binary("*", part, f)
@@ -154,11 +154,15 @@ class Form:
         if not isinstance(size, int) and len(size.terms) == 1:
             (monomial, coefficient), *_ = size.terms
             if coefficient > 0 and len(monomial) > 1 and all(isinstance(a, str) for a in monomial):
-                names = [Name(self.name(a, _group(a))) for a in sorted(map(str, monomial)) if not _group(a)]
-                groups = [Name(self.name(a, "g")) for a in sorted(map(str, monomial)) if _group(a)]
+                factors = sorted(map(str, monomial))
+                names = [Name(self.name(a)) for a in factors if not self._counts_groups(a)]
+                groups = [Name(self.name(a, "g")) for a in factors if self._counts_groups(a)]
                 number = [Quantity(coefficient)] if coefficient > 1 else []
                 return Product((*groups, *number, *names))
         return self.size(size)
+
+    def _counts_groups(self, variable: str) -> bool:
+        return self.typed.sizing.attribute_of.get(variable) == "group"
 
     @property
     def operators(self) -> list[Operator]:
@@ -174,10 +178,6 @@ class Form:
     def constants(self) -> bool:
         """Whether the law has constants."""
         return any(s.operator is None and s.source[0] == CONSTANT for s in self.typed.steps)
-
-
-def _group(name: str) -> str:
-    return "g" if name.startswith("g") else ""
 
 
 def _default(name: str, value: Any, plain: Any) -> bool:

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.generate.terms.atoms import DTYPE
 from taso_py.generate.terms.enumeration import Collision, Enumeration, applied, constant
 from taso_py.generate.terms.field import Kernel, draw, fingerprints
 from taso_py.generate.terms.templates import TemplateSet
 from taso_py.graph.types import TensorType
-
-Array: TypeAlias = npt.NDArray[Any]
 
 Tree: TypeAlias = tuple[Any, ...]
 """(template, operand trees...), (CONSTANT, source) or (VARIABLE, shape, number): sorts, hashes and travels.

@@ -112,15 +112,18 @@ class Sizing(Equations):
             return value
         if (name, value) not in self.attributes:
             variable = f"{_LETTERS[name]}{len(self.attributes)}"
-            self.attributes[name, value] = self._variable(variable, value)
+            self.attributes[name, value] = self._variable(name, variable, value)
         return self.attributes[name, value]
 
-    def _variable(self, name: str, value: Any) -> Any:
+    def _variable(self, attribute: str, name: str, value: Any) -> Any:
+        self.attribute_of[name] = attribute
         if not isinstance(value, tuple):
             self.values[name] = value
             return symbol(name)
-        self.values.update({f"{name}.{k}": v for k, v in enumerate(value)})
-        return tuple(symbol(f"{name}.{k}") for k in range(len(value)))
+        entries = {f"{name}.{k}": v for k, v in enumerate(value)}
+        self.values.update(entries)
+        self.attribute_of.update(dict.fromkeys(entries, attribute))
+        return tuple(map(symbol, entries))
 
     def relate(self, pads: Iterable[Amounts], around: Iterable[Amounts]) -> None:
         """Pads of convolutions that differ by zeros around kernels: ``solved`` become sums or differences."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from taso_py.generate.laws.equations import Dims
@@ -34,6 +34,7 @@ class Typed:
 
     chosen: TemplateSet
     sizing: Sizing
+    _: KW_ONLY
     steps: list[LawStep] = field(default_factory=list)
     types: list[TensorType] = field(default_factory=list)
     dims: list[Dims] = field(default_factory=list)

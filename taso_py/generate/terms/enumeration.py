@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.generate.terms.atoms import DTYPE, Source
 from taso_py.generate.terms.field import Kernel, draw, fingerprints, kernel
+from taso_py.generate.terms.representatives import Columns, Representative
 from taso_py.generate.terms.stacks import Stacks
 from taso_py.generate.terms.templates import Template, TemplateSet
 from taso_py.graph.table import Values
@@ -27,56 +28,12 @@ from taso_py.rules.build import Builder
 from taso_py.rules.term import Side
 from taso_py.rules.unify import Binding
 
-Array: TypeAlias = npt.NDArray[Any]
 PART = 20_000
 """Applications that are evaluated at a time."""
 _STEP = 1 << 20
 """Pairs of values that are compared at a time."""
 Key: TypeAlias = tuple[TensorType, bool]
 """A type, and whether values are computed from weights alone: the kind of an operand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Representative:
-    """A class representative: a source (``template`` -1, ``arguments`` its number) or an application."""
-
-    type: TensorType
-    cost: int
-    template: int
-    arguments: tuple[int, ...]
-    nodes: frozenset[int]
-    """The applications in its graph, by value number, its own included."""
-    sources: int
-    """Bit set of the sources that it depends on."""
-    weight: bool
-    """Whether it is computed from weights and constants alone."""
-    exact: bool
-    """Whether its residues modulo both primes count."""
-    row: int
-    """Its place in the stack of its type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Fields of values as arrays, one entry for each value."""
-
-    sources: Array
-    exact: Array
-    row: Array
-
-    @classmethod
-    def of(cls, values: Sequence[Representative]) -> Columns:
-        return cls(
-            np.array([v.sources for v in values], np.int64),
-            np.array([v.exact for v in values], bool),
-            np.array([v.row for v in values], np.int64),
-        )
-
-    def extended(self, values: Sequence[Representative]) -> Columns:
-        """With further values at the end."""
-        more = Columns.of(values)
-        pairs = [(self.sources, more.sources), (self.exact, more.exact), (self.row, more.row)]
-        return Columns(*map(np.concatenate, pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +91,7 @@ class Enumeration:
 
     chosen: TemplateSet
     stacks: Stacks = field(default_factory=Stacks)
+    _: KW_ONLY
     values: list[Representative] = field(default_factory=list)
     index: dict[tuple[TensorType, int], int] = field(default_factory=dict)
     collisions: list[Collision] = field(default_factory=list)
@@ -146,7 +104,16 @@ class Enumeration:
         for k, source in enumerate(self.chosen.sources):
             residues = draw(source.shape, k) if source.build is None else constant(source)
             weight = source.kind != "activation"
-            self._add(source.type, 0, -1, (k,), 1 << k, weight, True, residues)
+            self._add(
+                residues,
+                type_=source.type,
+                cost=0,
+                template=-1,
+                arguments=(k,),
+                sources=1 << k,
+                weight=weight,
+                exact=True,
+            )
             families.setdefault(source.family, []).append(k)
         self.families = [members for members in families.values() if len(members) > 1]
 
@@ -172,10 +139,23 @@ class Enumeration:
         for v in operands:
             sources |= v.sources
         weight = all(v.weight for v in operands)
-        self._add(type_, cost, shard.template, arguments, sources, weight, exact, residues, print_)
+        self._add(
+            residues,
+            print_,
+            type_=type_,
+            cost=cost,
+            template=shard.template,
+            arguments=arguments,
+            sources=sources,
+            weight=weight,
+            exact=exact,
+        )
 
     def _add(
         self,
+        residues: Array,
+        print_: int | None = None,
+        *,
         type_: TensorType,
         cost: int,
         template: int,
@@ -183,8 +163,6 @@ class Enumeration:
         sources: int,
         weight: bool,
         exact: bool,
-        residues: Array,
-        print_: int | None = None,
     ) -> None:
         number = len(self.values)
         if print_ is None:
@@ -193,7 +171,19 @@ class Enumeration:
         if template >= 0:
             nodes = frozenset({number}).union(*(self.values[a].nodes for a in arguments))
         row = self.stacks.append(type_, residues)
-        self.values.append(Representative(type_, cost, template, arguments, nodes, sources, weight, exact, row))
+        self.values.append(
+            Representative(
+                type=type_,
+                cost=cost,
+                template=template,
+                arguments=arguments,
+                nodes=nodes,
+                sources=sources,
+                weight=weight,
+                exact=exact,
+                row=row,
+            )
+        )
         self.index[type_, print_] = number
 
     # ---- applications ----------------------------------------------------------------------------------------

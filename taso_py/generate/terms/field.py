@@ -23,19 +23,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, symbol
+from taso_py.graph.sizes import Size, Symbol, element_variables
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.numeric import size_value
 from taso_py.ops.operator import Operator
 
-Array: TypeAlias = npt.NDArray[Any]
 Residues: TypeAlias = tuple[Array, Array]
 
 P, Q = 2**31 - 69, 2**30 - 35
@@ -122,9 +121,9 @@ class Kernel:
 
     def __post_init__(self) -> None:
         self.result = self.operator.infer(*self.types)
-        names = [f"_i{k}" for k in range(self.result.rank)]
+        names = element_variables(self.result.rank)
         views = tuple(Operand(k, t) for k, t in enumerate(self.types))
-        self.meaning = self.operator.element(views, tuple(symbol(n) for n in names))
+        self.meaning = self.operator.element(views, tuple(s.size for s in names))
         extents = dict(zip(names, self.result.dims, strict=True))
         self.taints = _collect(self.meaning, extents)
         self.depth = len(extents)
@@ -296,7 +295,7 @@ def _apply_modulo(function: str, x: Sequence[Array], attributes: Sequence[float]
             return np.asarray(state % np.uint64(prime)).astype(np.int64)
 
 
-def _collect(expression: Scalar, extents: dict[str, Size]) -> bool:
+def _collect(expression: Scalar, extents: dict[Symbol, Size]) -> bool:
     """Adds the bound variables with their extents; whether exp occurs."""
     match expression:
         case Apply(function, arguments, _):

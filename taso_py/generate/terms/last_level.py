@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, overload
+from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.generate.terms.enumeration import Collision, Enumeration, Shard
 from taso_py.graph.types import TensorType
-
-Array: TypeAlias = npt.NDArray[Any]
 
 _PIECE = 4_000_000
 """Fingerprints that are sorted at a time."""

@@ -6,15 +6,12 @@ import math
 import os
 import tempfile
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.errors import OutputError
 from taso_py.graph.types import TensorType
-
-Array: TypeAlias = npt.NDArray[Any]
 
 _FIRST = 64
 """Rows for which a stack has room at first; then twice as many whenever it is full."""

@@ -7,7 +7,7 @@ of its own.  `taso` has the 26 templates and 20 inputs of TASO's generator; `def
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from taso_py.errors import UsageError
@@ -26,6 +26,7 @@ class Template:
     name: str
     operator: type[Operator]
     arity: int
+    _: KW_ONLY
     attributes: Callable[..., Attributes | None] = field(default=lambda *shapes: {})
     """Attributes for the operands' shapes; None where the template does not apply."""
     weights: tuple[bool | None, ...] = ()
@@ -184,7 +185,7 @@ def _heads(x: Shape) -> Attributes | None:
 
 
 def _template(name: str, op: str, arity: int, attributes: Callable[..., Attributes | None], **more: Any) -> Template:
-    return Template(name, OPERATORS[op], arity, attributes, **more)
+    return Template(name, OPERATORS[op], arity, attributes=attributes, **more)
 
 
 _CONV_KINDS = (False, True)
@@ -250,8 +251,9 @@ _STATISTICS = ("scale", "shift", "mean", "variance")
 _NEAREST = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
-def _default() -> TemplateSet:
-    sources = [
+def _default_inputs() -> list[Source]:
+    """Matrices, images, kernels and what is added to or scales them."""
+    return [
         *_inputs("x", "activation", (2, 4), 2),
         *_inputs("w", "weight", (4, 4), 2),
         *_inputs("i", "activation", (2, 4, 6, 6), 2),
@@ -268,14 +270,22 @@ def _default() -> TemplateSet:
         *(Source(name, name, "parameter", (4,)) for name in _STATISTICS),
         *(MEAN3, UNIT3, EYE, BLOCKS),
     ]
-    strided = [
+
+
+def _strided() -> list[Template]:
+    """Convolutions of every kernel by stride and padding."""
+    return [
         _template(f"conv{h}x{w}s{stride}{padding[0]}", "Conv", 2, _conv((h, w), stride, padding), weights=_CONV_KINDS)
         for h, w in ((1, 1), (3, 3), (1, 3), (5, 5))
         for stride in (1, 2)
         for padding in ("same", "valid")
         if (h, w) == (3, 3) or padding == "same"
     ]
-    linear = [
+
+
+def _linear() -> list[Template]:
+    """Matrix products, sums and products, with vectors per channel too."""
+    return [
         _template("matmul", "MatMul", 2, _matrices),
         _template("add", "Add", 2, _same),
         _template("mul", "Mul", 2, _same),
@@ -283,7 +293,11 @@ def _default() -> TemplateSet:
         _template("bias", "Add", 2, _per_channel),
         _template("gain", "Mul", 2, _per_channel),
     ]
-    moves = [
+
+
+def _moves() -> list[Template]:
+    """What moves, joins or cuts, and what is made of weights alone."""
+    return [
         _template("shift", "Add", 2, _per_row),
         _template("outer", "Mul", 2, _per_output, weights=(True, True)),
         _template("masked", "Mul", 1, _masked, weights=(True,), given=("blocks",)),
@@ -294,7 +308,11 @@ def _default() -> TemplateSet:
         _template("transpose", "Transpose", 1, _ranked(2, perm=(1, 0))),
         _template("enlarge3", "Pad", 1, _enlarge, weights=(True,)),
     ]
-    of_activations = [
+
+
+def _functions() -> list[Template]:
+    """What is only applied to activations."""
+    return [
         _template("batchnorm", "BatchNormalization", 1, _normalised, given=_STATISTICS),
         *(_template(name.lower(), name, 1, _tensor) for name in ("Relu", "Sigmoid", "Tanh", "Gelu", "Exp", "Neg")),
         _template("avgpool3", "AveragePool", 1, _pool(3)),
@@ -314,13 +332,16 @@ def _default() -> TemplateSet:
         _template("heads", "Reshape", 1, _heads),
         _template("unheads", "Reshape", 1, lambda x: {"shape": (x[0], x[1] * x[2])} if len(x) == 3 else None),
     ]
+
+
+def _default() -> TemplateSet:
     with_constants = {"matmul", "conv3x3s1s", "add", "gain"}
     templates = [
-        *(replace(t, constants=t.name in with_constants) for t in [*linear, *strided]),
-        *(replace(t, constants=False) for t in moves),
-        *(replace(t, constants=False, weights=(False,)) for t in of_activations),
+        *(replace(t, constants=t.name in with_constants) for t in [*_linear(), *_strided()]),
+        *(replace(t, constants=False) for t in _moves()),
+        *(replace(t, constants=False, weights=(False,)) for t in _functions()),
     ]
-    return TemplateSet("default", tuple(sources), tuple(templates))
+    return TemplateSet("default", tuple(_default_inputs()), tuple(templates))
 
 
 SETS: Mapping[str, Callable[[], TemplateSet]] = {"default": _default, "taso": _taso}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from taso_py.graph.sizes import Entry, Floor, Size, Symbol, symbol, symbols
+from taso_py.graph.sizes import Entry, Floor, Size, Symbol, as_symbol, element_variables, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.operator import Operator
@@ -84,9 +84,9 @@ class Meaning:
 
     def result(self, operator: Operator, shape: Sequence[int]) -> list[Element]:
         """All elements of the result, row-major."""
-        names = [f"_i{axis}" for axis in range(len(shape))]
+        names = element_variables(len(shape))
         views = tuple(Operand(k, t) for k, t in enumerate(self.types))
-        value = self._value(operator.element(views, tuple(symbol(n) for n in names)))
+        value = self._value(operator.element(views, tuple(s.size for s in names)))
         zero = self.forest.number(0)
         return [value(dict(zip(names, place, strict=True))) or zero for place in _places(shape)]
 
@@ -196,8 +196,8 @@ def _place(size: Size) -> _Place:
     if isinstance(size, int):
         constant = size
         return lambda env: constant
-    if size.terms == (((Symbol(str(size)),), 1),):
-        name = str(size)
+    name = as_symbol(size)
+    if name is not None:
         return lambda env: env[name]
     terms = [(coefficient, [_atom(a) for a in monomial]) for monomial, coefficient in size.terms]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
 from typing import Literal
@@ -17,7 +17,8 @@ from taso_py.graph.table import Node
 from taso_py.prove.expansion.canonical import LeafFacts
 from taso_py.prove.expansion.compare import Shown, Undecided, compare
 from taso_py.prove.expansion.elements import Element, Forest, Meaning, OutOfTable
-from taso_py.prove.expansion.instances import Enumeration, SmallInstance
+from taso_py.prove.expansion.instance import SmallInstance
+from taso_py.prove.expansion.instances import Enumeration
 from taso_py.prove.expansion.menus import SmallMenus
 from taso_py.prove.expansion.points import ROUNDS, Difference, Number, difference
 from taso_py.rules.rule import Rule
@@ -63,7 +64,7 @@ class FalseInstance:
         return f"{self.instance}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expanded:
     """What the enumeration of one direction of a rule says.
 
@@ -185,6 +186,7 @@ class _Judging:
     rule: Rule
     menus: SmallMenus
     budget: Budget
+    _: KW_ONLY
     proved: int = 0
     filled: int = 0
     undecided: int = 0
@@ -211,15 +213,15 @@ class _Judging:
     def expansion(self, *, complete: bool) -> Expanded:
         """What was seen."""
         return Expanded(
-            self.menus,
-            self.instances,
-            complete,
-            self.proved,
-            self.filled,
-            self.undecided,
-            self.mistyped,
-            tuple(sorted(self.contradictions, key=lambda c: c.kind == "types")),
-            self.why,
+            menus=self.menus,
+            instances=self.instances,
+            complete=complete,
+            proved=self.proved,
+            filled=self.filled,
+            undecided=self.undecided,
+            mistyped=self.mistyped,
+            contradictions=tuple(sorted(self.contradictions, key=lambda c: c.kind == "types")),
+            why=self.why,
         )
 
     def _judge(self, instance: SmallInstance) -> None:

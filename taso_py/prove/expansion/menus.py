@@ -46,7 +46,7 @@ class Asked:
     """An attribute, or one entry of it, for which values are wanted, beside what is known of its application."""
 
     operator: type[Operator]
-    name: str
+    attribute: str
     shapes: Sequence[Shape]
     known: Mapping[str, Any]
     place: int | None = None
@@ -132,8 +132,8 @@ class SmallMenus:
     def attribute(self, asked: Asked) -> Sequence[Any]:
         """Values of a whole attribute."""
         spatial = max(asked.rank - 2, 0)
-        if asked.name not in _LISTS:
-            return self.scalar(asked.name)
+        if asked.attribute not in _LISTS:
+            return self.scalar(asked.attribute)
         lists: Mapping[str, Callable[[], Sequence[Any]]] = {
             "strides": lambda: _lists((2, 1), spatial),
             "dilations": lambda: _lists((1, 2), spatial),
@@ -155,7 +155,7 @@ class SmallMenus:
             "repeats": lambda: _lists((2, 1, 0), asked.rank),
             "roi": lambda: [(0.0,) * asked.rank + (1.0,) * asked.rank],
         }
-        return lists[asked.name]()
+        return lists[asked.attribute]()
 
     def scalar(self, name: str) -> Sequence[Any]:
         """Values of an attribute that is one number or text."""
@@ -197,7 +197,7 @@ class SmallMenus:
             "sizes": lambda: (2, 1, 3),
             "repeats": lambda: (2, 1, 0),
         }
-        return entries[asked.name]() if asked.name in entries else self.sizes()
+        return entries[asked.attribute]() if asked.attribute in entries else self.sizes()
 
     def _per_axis(self, asked: Asked) -> list[tuple[int, ...]]:
         axes = range(len(asked.known.get("axes") or ()))
@@ -233,7 +233,7 @@ class SmallMenus:
 
 
 def _at(asked: Asked, place: int) -> Asked:
-    return Asked(asked.operator, asked.name, asked.shapes, asked.known, place, asked.count)
+    return Asked(asked.operator, asked.attribute, asked.shapes, asked.known, place, asked.count)
 
 
 def regrouped(elements: int, ranks: int) -> list[tuple[int, ...]]:

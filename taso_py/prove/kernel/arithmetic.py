@@ -8,22 +8,11 @@ from typing import Literal, TypeAlias
 
 import z3
 
-from taso_py.graph.sizes import (
-    Expression,
-    Floor,
-    Image,
-    Size,
-    Symbol,
-    evaluate,
-    floor_divide,
-    symbols,
-)
+from taso_py.graph.sizes import Expression, Floor, Image, Size, Symbol, evaluate, floor_divide, symbols
 from taso_py.ops.meaning import Compare
 from taso_py.prove.kernel.attempt import Unprovable, current
 
 Kind: TypeAlias = Literal[">=", "==", "!="]
-SIGNED = ("#", "@", "_", "v:", "~")
-"""Beginnings of names of symbols that may be negative: slots, real parameters, bound variables, places, integers."""
 RESOURCES = 1_000_000
 """Most of Z3's own units that one question in integers may take, so that no verdict depends on how busy the machine is.
 
@@ -57,7 +46,7 @@ class Guard:
             return None
         return {">=": self.value >= 0, "==": self.value == 0, "!=": self.value != 0}[self.kind]
 
-    def map(self, values: Mapping[str, Size]) -> Guard:
+    def map(self, values: Mapping[Symbol, Size]) -> Guard:
         """The guard with symbols replaced."""
         return Guard(replaced(self.value, values), self.kind)
 
@@ -76,11 +65,11 @@ def guard(compare: Compare) -> Guard:
             return Guard(compare.left - compare.right, "==")
 
 
-def replaced(size: Size, values: Mapping[str, Size]) -> Size:
+def replaced(size: Size, values: Mapping[Symbol, Size]) -> Size:
     """``size`` with symbols replaced."""
     if isinstance(size, int) or not (symbols(size) & values.keys()):
         return size
-    return evaluate(size, lambda s: values.get(s.name, Expression((((s,), 1),))))
+    return evaluate(size, lambda s: values.get(s, s.size))
 
 
 def between(index: Size, extent: Size) -> tuple[Guard, Guard]:
@@ -107,7 +96,7 @@ class Witness:
 
     conditions: frozenset[Guard]
     guards: tuple[Guard, ...]
-    bounds: tuple[tuple[str, Size], ...]
+    bounds: tuple[tuple[Symbol, Size], ...]
 
 
 @dataclass(slots=True)
@@ -115,21 +104,21 @@ class Context:
     """Guards that are taken to hold; ``bounds`` has the extents of index variables: 0 <= i < extent."""
 
     assumptions: tuple[Guard, ...] = ()
-    bounds: dict[str, Size] = field(default_factory=dict)
-    witnesses: tuple[tuple[str, ...], ...] = ()
+    bounds: dict[Symbol, Size] = field(default_factory=dict)
+    witnesses: tuple[tuple[Symbol, ...], ...] = ()
     """Groups of index variables that were assumed to exist; their ranges are in ``bounds``."""
     waiting: tuple[Witness, ...] = ()
     """What exists where more is assumed."""
-    _ranges: frozenset[tuple[str, Size]] | None = field(default=None, init=False, compare=False, repr=False)
+    _ranges: frozenset[tuple[Symbol, Size]] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
-    def ranges(self) -> frozenset[tuple[str, Size]]:
+    def ranges(self) -> frozenset[tuple[Symbol, Size]]:
         """The bounds as a key."""
         if self._ranges is None:
             self._ranges = frozenset(self.bounds.items())
         return self._ranges
 
-    def and_(self, guards: Iterable[Guard], bounds: Mapping[str, Size] | None = None) -> Context:
+    def and_(self, guards: Iterable[Guard], bounds: Mapping[Symbol, Size] | None = None) -> Context:
         """The context with more assumptions."""
         more = tuple(g for g in ordered(guards) if g.decided is not True and g not in self.assumptions)
         if not more and not bounds:
@@ -186,15 +175,15 @@ class Context:
         """q·a + r >= 0 is a >= 0 where 0 <= r < q."""
         if isinstance(value, int):
             return None
-        for q in sorted({a.name for m, _ in value.terms if len(m) > 1 for a in m if isinstance(a, Symbol)}):
-            if not self.natural(q) or q in self.bounds:
+        for q in sorted({a for m, _ in value.terms if len(m) > 1 for a in m if isinstance(a, Symbol)}):
+            if not q.natural or q in self.bounds:
                 continue
-            divisor = Expression((((Symbol(q),), 1),))
+            divisor = q.size
             whole: Size = 0
             rest: Size = 0
             for monomial, coefficient in value.terms:
                 piece: Size = Expression(((monomial, coefficient),)) if monomial else coefficient
-                if Symbol(q) in monomial:
+                if q in monomial:
                     whole = whole + floor_divide(piece, divisor)
                 else:
                     rest = rest + piece
@@ -234,12 +223,12 @@ class Context:
 
     def _plainly(self, value: Expression, least: int) -> bool:
         constant = sum(c for m, c in value.terms if not m)
-        plain = all(isinstance(a, Symbol) and self.natural(a.name) for m, _ in value.terms for a in m)
+        plain = all(isinstance(a, Symbol) and self.natural(a) for m, _ in value.terms for a in m)
         return plain and constant >= least and all(c > 0 for m, c in value.terms if m)
 
-    def natural(self, name: str) -> bool:
+    def natural(self, symbol: Symbol) -> bool:
         """Whether a symbol stands for a size or an index that is never negative."""
-        return name in self.bounds or not name.startswith(SIGNED)
+        return symbol in self.bounds or symbol.natural
 
     def possible(self, extra: Sequence[Guard]) -> bool:
         """Whether the assumptions and ``extra`` can hold at once; True when that is not known."""
@@ -294,28 +283,28 @@ def _met(context: Context) -> Context:
     return context
 
 
-def _turned(value: Expression, bounds: Mapping[str, Size]) -> Size | None:
+def _turned(value: Expression, bounds: Mapping[Symbol, Size]) -> Size | None:
     """``value`` with one index i that has a negative coefficient replaced by extent - 1 - i; None: there is none."""
     for monomial, coefficient in value.terms:
         if coefficient < 0:
             for atom in monomial:
-                extent = bounds.get(atom.name) if isinstance(atom, Symbol) else None
+                extent = bounds.get(atom) if isinstance(atom, Symbol) else None
                 if extent is not None and isinstance(atom, Symbol):
-                    index = Expression((((atom,), 1),))
-                    return replaced(value, {atom.name: extent - 1 - index})
+                    return replaced(value, {atom: extent - 1 - atom.size})
     return None
 
 
-def _named_images(value: Expression) -> tuple[Size, dict[str, Size]]:
+def _named_images(value: Expression) -> tuple[Size, dict[Symbol, Size]]:
     """``value`` with values of unknown functions as index variables, and their extents."""
-    bounds: dict[str, Size] = {}
+    bounds: dict[Symbol, Size] = {}
     total: Size = 0
     for monomial, coefficient in value.terms:
         product: Size = coefficient
         for atom in monomial:
             if isinstance(atom, Image):
-                bounds[str(atom)] = atom.extent
-                atom = Symbol(str(atom))
+                named = Symbol(str(atom))
+                bounds[named] = atom.extent
+                atom = named
             product = product * Expression((((atom,), 1),))
         total = total + product
     return total, bounds

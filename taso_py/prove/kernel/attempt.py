@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import z3
@@ -31,6 +31,7 @@ class Attempt:
 
     steps: int = STEPS
     """What is left of the steps that it may take."""
+    _: KW_ONLY
     z3: z3.Context = field(default_factory=z3.Context)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     """Numbers of bound variables."""

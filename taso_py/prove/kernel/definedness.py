@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from taso_py.graph.sizes import Size, symbols
+from taso_py.graph.sizes import Role, Size, Symbol, symbols
 from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
 from taso_py.prove.kernel.attempt import Unprovable
 from taso_py.prove.kernel.facts import Functions
@@ -31,7 +31,7 @@ class Definedness:
 
     def obligations(self) -> list[Obligation]:
         """What was shown; `Unprovable` when something is not."""
-        own = {b: e for b, e in self.context.bounds.items() if b.startswith("i:")}
+        own = {b: e for b, e in self.context.bounds.items() if b.role is Role.INDEX}
         sizes = self.typing.and_(self._not_zero(), own)
         found = [self._met(demand, sizes) for demand in dict.fromkeys(self.right.demands)]
         return list(dict.fromkeys([*found, *map(self._filled, self.right.windows)]))
@@ -118,7 +118,7 @@ def _same_place(one: Term, other: Term, sizes: Context) -> bool:
     """Whether wherever the first term's one factor is read, the second one's is, and at the same place."""
     one, other = _without_single(one), _without_single(other)
     index = one.factors[0].index
-    names = set[str]().union(*map(symbols, index), *(symbols(g.value) for g in other.guards))
+    names = set[Symbol]().union(*map(symbols, index), *(symbols(g.value) for g in other.guards))
     ranges = [{b for b in term.bound if b[0] in names} for term in (one, other)]
     if index != other.factors[0].index or not ranges[0] >= ranges[1]:
         return False  # bound variables of one name may be different ones
@@ -135,7 +135,7 @@ def _read_by(known: Sequence[Term], term: Term, sizes: Context) -> bool:
 
 def _without_single(term: Term) -> Term:
     """The term without bound variables that can only be 0."""
-    single: dict[str, Size] = {b: 0 for b, e in term.bound if e == 1}
+    single: dict[Symbol, Size] = {b: 0 for b, e in term.bound if e == 1}
     bound = tuple((b, e) for b, e in term.bound if e != 1)
     return replace(replace(term, bound=()).map(single), bound=bound)
 

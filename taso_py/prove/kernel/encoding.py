@@ -43,9 +43,8 @@ class Encoder:
     def context(self) -> list[z3.BoolRef]:
         """The assumptions."""
         found = [self.assumed(g) for g in self.known.assumptions]
-        for name, extent in self.known.bounds.items():
-            index = Expression((((Symbol(name),), 1),))
-            found += [self.guard(g) for g in between(index, extent)]
+        for index, extent in self.known.bounds.items():
+            found += [self.guard(g) for g in between(index.size, extent)]
         return found
 
     def assumed(self, g: Guard) -> z3.BoolRef:
@@ -97,12 +96,12 @@ class Encoder:
                 self.side.append(z3.Or(*beside, *(z3.And(at == k, here == v) for k, v in enumerate(table))))
             case Image(_, extent, _):
                 self._natural_where(Guard(extent - 1, ">="), (me, extent - me - 1))
-            case Symbol(name):
-                if name in self.known.bounds:
-                    low, high = between(me, self.known.bounds[name])
+            case Symbol():
+                if atom in self.known.bounds:
+                    low, high = between(me, self.known.bounds[atom])
                     self.nonnegative.setdefault(low.value)
                     self.nonnegative.setdefault(high.value)
-                elif self.known.natural(name):
+                elif self.known.natural(atom):
                     self.nonnegative.setdefault(me)
                     self.side.append(self.size(me) >= 0)
 
@@ -133,7 +132,7 @@ class Encoder:
         return self.side
 
     def _natural(self, atom: Atom) -> bool:
-        return isinstance(atom, Symbol) and self.known.natural(atom.name)
+        return isinstance(atom, Symbol) and self.known.natural(atom)
 
     def _covered(self, product: Expression) -> bool:
         """Whether some monomial of several symbols is in use and no more than one is new."""

@@ -15,12 +15,12 @@ from typing import TypeAlias
 
 import z3
 
-from taso_py.graph.sizes import Expression, Size, symbol, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, symbols
 from taso_py.prove.kernel.arithmetic import Context
 from taso_py.prove.kernel.attempt import Unprovable
 from taso_py.prove.kernel.facts import Functions
 from taso_py.prove.kernel.maxima import families_of, instance
-from taso_py.prove.kernel.normal import Alternative, Factor, Head, Sum, Term
+from taso_py.prove.kernel.normal import Alternative, Factor, Head, Sum, Term, slot
 from taso_py.prove.kernel.places import Place, counted, covered, located, solver_for
 from taso_py.prove.kernel.reals import Real, Reals
 from taso_py.prove.kernel.simplify import cases, collected, simplified, split_range, virtual
@@ -108,8 +108,7 @@ class Equality:
         """Under sums a function is one virtual tensor: it must be the same at every place."""
         if f.head == g.head or len(f.index) != len(g.index):
             return False
-        places = {f"#{k}": None for k in range(len(f.index))}
-        here = tuple(symbol(p) for p in places)
+        here = tuple(slot(k).size for k in range(len(f.index)))
         return self._proved(Factor(f.head, here), Factor(g.head, here), Context()) and f.index == g.index
 
     def _proved(self, f: Factor, g: Factor, context: Context) -> bool:
@@ -252,9 +251,9 @@ def _reordered(t: Term, order: Sequence[int]) -> Term:
     return replace(t, factors=tuple(factors[k] for k in order))
 
 
-def divisors(t: Term) -> list[tuple[str, Size]]:
+def divisors(t: Term) -> list[tuple[Symbol, Size]]:
     """Ranges that are products, with each factor that could be the length of a run."""
-    found: list[tuple[str, Size]] = []
+    found: list[tuple[Symbol, Size]] = []
     for name, extent in t.bound:
         if isinstance(extent, int) or len(extent.terms) != 1:
             continue
@@ -286,8 +285,8 @@ def _body_term(a: Alternative) -> Term:
     """An alternative as a term that reads its body once."""
     if len(a.body) == 1 and a.body[0].coefficient == 1 and not a.body[0].bound and not a.body[0].guards:
         return Term(Fraction(1), a.body[0].factors, a.bound, a.guards)
-    bounds: dict[str, Size] = {b: 0 for b, _ in a.bound}
+    bounds: dict[Symbol, Size] = {b: 0 for b, _ in a.bound}
     names = set().union(*(symbols(s) for t in a.body for s in t.sizes())) if a.body else set()
-    context = Context((), {**bounds, **{n: 0 for n in names if n.startswith(("_", "#", "i:"))}})
+    context = Context((), {**bounds, **{s: 0 for s in names if s.role in (Role.BOUND, Role.SLOT, Role.INDEX)}})
     head, index = virtual((a.body,), (), context, "body")
     return Term(Fraction(1), (Factor(head, index),), a.bound, a.guards)

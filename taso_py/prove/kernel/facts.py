@@ -65,8 +65,10 @@ _TRUTHS = frozenset({"equal", "less"})
 class Functions(Maxima):
     """Builds values of functions; ``nonnegative`` names tensors without negative elements, ``used`` collects facts."""
 
-    def apply(self, name: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
-        """name(arguments...)."""
+    def apply(
+        self, function: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context
+    ) -> Sum:
+        """function(arguments...)."""
         build: Mapping[str, Callable[[], Sum]] = {
             "add": lambda: tuple(t for a in arguments for t in a),
             "mul": lambda: multiplied(arguments[0], arguments[1]),
@@ -84,13 +86,13 @@ class Functions(Maxima):
             "lessorequal": lambda: self._not_less(arguments[::-1], context),
             "greaterorequal": lambda: self._not_less(arguments, context),
         }
-        if name in build:
-            return build[name]()
-        if name == "leakyrelu" or name == "prelu":
+        if function in build:
+            return build[function]()
+        if function == "leakyrelu" or function == "prelu":
             return self._leaky(arguments, attributes, context)
         found: list[Term] = []
         for guards, sums, inner in cases(arguments, context):
-            value = self._function(name, sums, attributes, inner)
+            value = self._function(function, sums, attributes, inner)
             found += [t.guarded(guards) for t in value]
         return tuple(found)
 
@@ -102,8 +104,10 @@ class Functions(Maxima):
         self.used.add("total order")
         return (*ONE, *scaled(self.apply("less", arguments, (), context), -1))
 
-    def _function(self, name: str, sums: tuple[Sum, ...], attributes: Sequence[float | Size], context: Context) -> Sum:
-        match name:
+    def _function(
+        self, function: str, sums: tuple[Sum, ...], attributes: Sequence[float | Size], context: Context
+    ) -> Sum:
+        match function:
             case "exp":
                 return self._exponential(sums[0], context)
             case "log":
@@ -112,24 +116,24 @@ class Functions(Maxima):
                 return self._modulus(sums[0], context)
             case "sigmoid" if _negative(sums[0]):
                 self.used.add("sigmoid of a negative")
-                return (*ONE, *scaled(self.plain(name, (scaled(sums[0], -1),), attributes, context), -1))
-            case _ if name in _ODD and _negative(sums[0]):
+                return (*ONE, *scaled(self.plain(function, (scaled(sums[0], -1),), attributes, context), -1))
+            case _ if function in _ODD and _negative(sums[0]):
                 self.used.add("odd function")
-                return scaled(self.plain(name, (scaled(sums[0], -1),), attributes, context), -1)
-            case _ if name in _ODD and not sums[0]:
+                return scaled(self.plain(function, (scaled(sums[0], -1),), attributes, context), -1)
+            case _ if function in _ODD and not sums[0]:
                 return ZERO
             case "sqrt" if (root := _root(sums[0])) is not None:
                 return number(root)
             case "cos" if _negative(sums[0]):
                 self.used.add("even function")
-                return self.plain(name, (scaled(sums[0], -1),), attributes, context)
+                return self.plain(function, (scaled(sums[0], -1),), attributes, context)
             case _:
-                return self.plain(name, sums, attributes, context)
+                return self.plain(function, sums, attributes, context)
 
-    def plain(self, name: str, sums: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
+    def plain(self, function: str, sums: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
         """The function as a virtual tensor."""
-        head, index = virtual(sums, (), context, name, attributes)
-        if name in _TRUTHS:
+        head, index = virtual(sums, (), context, function, attributes)
+        if function in _TRUTHS:
             head = replace(head, kind="truth")
         return (Term(Fraction(1), (Factor(head, index),)),)
 

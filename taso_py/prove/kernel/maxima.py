@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Size, symbol, symbols
-from taso_py.prove.kernel.arithmetic import SIGNED, Context, Guard, ordered
+from taso_py.graph.sizes import Role, Size, Symbol, symbol, symbols
+from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
 from taso_py.prove.kernel.attempt import Unprovable
 from taso_py.prove.kernel.normal import (
     ONE,
@@ -23,7 +23,7 @@ from taso_py.prove.kernel.normal import (
 )
 from taso_py.prove.kernel.simplify import UNROLLED, assuming, cases, outside, virtual
 
-INFINITE = Head("size", "@inf", (symbol("@inf"),))
+INFINITE = Head("size", "@inf", (symbol("inf", Role.REAL),))
 LOWEST: Sum = (Term(Fraction(-1), (Factor(INFINITE),)),)
 """Minus infinity, which takes no part in a maximum and is copied, but never computed with."""
 MONOTONE = frozenset({"sigmoid", "tanh", "exp", "softplus"})
@@ -40,8 +40,10 @@ class Maxima:
     certain: frozenset[tuple[str, Head, tuple[Size, ...]]] = frozenset()
     """What the left side demands of itself whatever is selected: nonzero divisors, radicands that are not negative."""
 
-    def apply(self, name: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context) -> Sum:
-        """name(arguments...)."""
+    def apply(
+        self, function: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context
+    ) -> Sum:
+        """function(arguments...)."""
         raise NotImplementedError
 
     def never_negative(self, f: Factor) -> bool:
@@ -56,7 +58,7 @@ class Maxima:
             return any(not a.bound and not a.guards and not a.body for a in f.head.alternatives)
         if f.head.computes("sum"):
             return all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in f.head.arguments[0])
-        return f.head.kind == "function" and f.head.name in _NEVER_NEGATIVE
+        return f.head.function in _NEVER_NEGATIVE
 
     def maximum(self, alternatives: Sequence[Alternative], context: Context) -> Sum:
         """The maximum of families of values."""
@@ -134,7 +136,7 @@ class Maxima:
     def _risen(self, families: Sequence[Alternative], context: Context) -> Sum | None:
         """max f(a) = f(max a) when every family is the same rising function."""
         first = _single(families[0].body) if families else None
-        if first is None or first.head.kind != "function" or first.head.name not in MONOTONE or first.power != 1:
+        if first is None or first.head.function not in MONOTONE or first.power != 1:
             return None
         inner = []
         for a in families:
@@ -143,7 +145,7 @@ class Maxima:
                 return None
             inner.append(Alternative(instance(f)[0], a.bound, a.guards))
         self.used.add("rising function")
-        return self.apply(first.head.name, [self.maximum(inner, context)], first.head.attributes, context)
+        return self.apply(first.head.function, [self.maximum(inner, context)], first.head.attributes, context)
 
     def _shifted(self, families: list[Alternative]) -> tuple[Sum, list[Alternative]]:
         """Terms that every family has and that depend on no bound variable."""
@@ -182,7 +184,7 @@ def unbounded(terms: Sum) -> bool:
 
 def natural(head: Head) -> bool:
     """Whether a size is a plain symbol that is never negative; a floor or a table may be."""
-    return not head.name.startswith(SIGNED) and head.size == symbol(head.name)
+    return any(head.size == s.size and s.natural for s in symbols(head.size))
 
 
 def divided(t: Term, kept: Sequence[Factor], magnitude: Fraction) -> Term:
@@ -235,11 +237,11 @@ def _function(f: Factor) -> tuple[object, ...]:
     return f.head.kind, f.head.name, f.head.attributes
 
 
-def factor_names(f: Factor) -> set[str]:
+def factor_names(f: Factor) -> set[Symbol]:
     return set().union(*(symbols(i) for i in f.index))
 
 
-def _names(t: Term) -> set[str]:
+def _names(t: Term) -> set[Symbol]:
     return set().union(*(symbols(s) for s in t.sizes()), *(symbols(e) for _, e in t.bound))
 
 

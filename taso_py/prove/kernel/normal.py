@@ -7,14 +7,29 @@ part of an index that comes from outside is a slot, so that a function is one vi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from taso_py.graph.sizes import Atom, Entry, Expression, Floor, Size, Symbol, entry, floor_divide, symbols
+from taso_py.graph.sizes import (
+    Atom,
+    Entry,
+    Expression,
+    Floor,
+    Role,
+    Size,
+    Symbol,
+    entry,
+    floor_divide,
+    symbols,
+)
 from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, ordered, replaced
 from taso_py.prove.kernel.attempt import current
+
+_NUMBERED = re.compile(r"_[a-z]*\d+")
+"""How bound variables are written."""
 
 HeadKind: TypeAlias = Literal["tensor", "truth", "size", "integer", "function", "maximum", "count"]
 
@@ -37,9 +52,14 @@ class Head:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def function(self) -> str:
+        """The function that a head of kind function computes; empty for a tensor or a size of whatever name."""
+        return self.name if self.kind == "function" else ""
+
     def computes(self, function: str) -> bool:
-        """Whether it is this named function; a tensor or a size of the same name is not."""
-        return self.kind == "function" and self.name == function
+        """Whether it is this function."""
+        return self.function == function
 
     @property
     def size(self) -> Size:
@@ -63,7 +83,7 @@ class Factor:
     index: tuple[Size, ...] = ()
     power: int = 1
 
-    def map(self, values: Mapping[str, Size]) -> Factor:
+    def map(self, values: Mapping[Symbol, Size]) -> Factor:
         """The factor with index symbols replaced."""
         return Factor(self.head, tuple(replaced(i, values) for i in self.index), self.power)
 
@@ -78,10 +98,10 @@ class Term:
 
     coefficient: Fraction
     factors: tuple[Factor, ...] = ()
-    bound: tuple[tuple[str, Size], ...] = ()
+    bound: tuple[tuple[Symbol, Size], ...] = ()
     guards: frozenset[Guard] = frozenset()
 
-    def map(self, values: Mapping[str, Size]) -> Term:
+    def map(self, values: Mapping[Symbol, Size]) -> Term:
         """The term with symbols replaced (not its bound variables)."""
         if not values:
             return self
@@ -100,9 +120,9 @@ class Term:
         """The term with bound variables that nothing else uses."""
         if not self.bound:
             return self
-        names: dict[str, Size] = {b: fresh() for b, _ in self.bound}
-        bound = tuple((str(names[b]), e) for b, e in self.bound)
-        return replace(self.map(names), bound=tuple((b, replaced(e, names)) for b, e in bound))
+        names = {b: fresh() for b, _ in self.bound}
+        values = {b: name.size for b, name in names.items()}
+        return replace(self.map(values), bound=tuple((names[b], replaced(e, values)) for b, e in self.bound))
 
     def sizes(self) -> Iterator[Size]:
         """Every integer expression in the term."""
@@ -126,10 +146,10 @@ class Alternative:
     """One family of elements of a maximum: body over the bound variables, where the guards hold."""
 
     body: Sum
-    bound: tuple[tuple[str, Size], ...] = ()
+    bound: tuple[tuple[Symbol, Size], ...] = ()
     guards: frozenset[Guard] = frozenset()
 
-    def map(self, values: Mapping[str, Size]) -> Alternative:
+    def map(self, values: Mapping[Symbol, Size]) -> Alternative:
         """The alternative with symbols replaced."""
         return Alternative(
             tuple(t.map(values) for t in self.body),
@@ -141,9 +161,9 @@ class Alternative:
         """With bound variables that nothing else uses."""
         if not self.bound:
             return self
-        names: dict[str, Size] = {b: fresh() for b, _ in self.bound}
-        other = self.map(names)
-        return replace(other, bound=tuple((str(names[b]), e) for b, e in other.bound))
+        names = {b: fresh() for b, _ in self.bound}
+        other = self.map({b: name.size for b, name in names.items()})
+        return replace(other, bound=tuple((names[b], e) for b, e in other.bound))
 
     def __str__(self) -> str:
         bound = "".join(f"{b}<{e} " for b, e in self.bound)
@@ -155,9 +175,14 @@ def text(terms: Sum) -> str:
     return " + ".join(map(str, terms)) or "0"
 
 
-def fresh() -> Expression:
+def masked(text: str) -> str:
+    """The text of a form whatever the numbers of its bound variables: an order that does not depend on them."""
+    return _NUMBERED.sub("_", text)
+
+
+def fresh() -> Symbol:
     """A new bound variable."""
-    return Expression((((Symbol(f"_b{next(current().numbers)}"),), 1),))
+    return Symbol(f"b{next(current().numbers)}", Role.BOUND)
 
 
 # ---- arithmetic ----------------------------------------------------------------------------------------------------
@@ -224,12 +249,17 @@ def powers(factors: Iterable[Factor]) -> tuple[Factor, ...]:
     return tuple(sorted(kept, key=lambda f: (f.head.kind, str(f.head), list(map(str, f.index)))))
 
 
-def slots(index: Iterable[Size]) -> Iterator[tuple[str, Size]]:
-    """Slot names with what they stand for."""
-    return ((f"#{k}", value) for k, value in enumerate(index))
+def slot(place: int) -> Symbol:
+    """What stands for a function's index at this place."""
+    return Symbol(str(place), Role.SLOT)
 
 
-def integer(value: Size, variables: Iterable[str]) -> Sum:
+def slots(index: Iterable[Size]) -> Iterator[tuple[Symbol, Size]]:
+    """Slots with what they stand for."""
+    return ((slot(k), value) for k, value in enumerate(index))
+
+
+def integer(value: Size, variables: Iterable[Symbol]) -> Sum:
     """An integer expression as a value; ``variables`` are the index variables."""
     if isinstance(value, int):
         return number(value)
@@ -239,7 +269,7 @@ def integer(value: Size, variables: Iterable[str]) -> Sum:
         factors = []
         for atom in monomial:
             me = Expression((((atom,), 1),))
-            moving = symbols(me) & indices or any(n.startswith(("_", "#")) for n in symbols(me))
+            moving = symbols(me) & indices or any(s.role in (Role.BOUND, Role.SLOT) for s in symbols(me))
             factors.append(Factor(Head("integer", "int"), (me,)) if moving else Factor(Head("size", str(atom), (me,))))
         found.append(Term(Fraction(coefficient), powers(factors)))
     return tuple(found)
@@ -304,7 +334,7 @@ def floors(sizes: Iterable[Size]) -> Iterator[Floor]:
                     yield from floors((atom.index,))
 
 
-def splitting(sizes: Iterable[Size], bounds: Mapping[str, Size]) -> tuple[str, Size] | None:
+def splitting(sizes: Iterable[Size], bounds: Mapping[Symbol, Size]) -> tuple[Symbol, Size] | None:
     """An index variable inside a floor whose extent is a multiple of the divisor: (variable, divisor)."""
     for atom in floors(sizes):
         if isinstance(atom.numerator, int):
@@ -312,7 +342,7 @@ def splitting(sizes: Iterable[Size], bounds: Mapping[str, Size]) -> tuple[str, S
         for monomial, coefficient in atom.numerator.terms:
             if len(monomial) != 1 or not isinstance(monomial[0], Symbol):
                 continue
-            name = monomial[0].name
+            name = monomial[0]
             if name not in bounds:
                 continue
             for divisor in _divisors(atom.denominator, coefficient):

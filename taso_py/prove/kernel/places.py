@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import z3
 
-from taso_py.graph.sizes import Expression, Size, Symbol, floor_divide, symbol, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, symbol, symbols
 from taso_py.prove.kernel.arithmetic import CHECK, RESOURCES, Context, Guard, between, ordered, replaced
 from taso_py.prove.kernel.attempt import Unprovable, current
 from taso_py.prove.kernel.encoding import Encoder
@@ -24,14 +24,14 @@ class Place:
 
     coefficient: Fraction
     guards: frozenset[Guard]
-    bound: tuple[tuple[str, Size], ...]
+    bound: tuple[tuple[Symbol, Size], ...]
 
 
 def located(t: Term, width: int, fixed: Sequence[int]) -> list[Place]:
     """The term's guards at the places ``v:k`` that it reads, its bound variables eliminated where that can be."""
     indices = [i for f in t.factors for i in f.index]
     bound = dict(t.bound)
-    equations = [(symbol(f"v:{k}"), indices[k]) for k in range(width) if k not in fixed]
+    equations = [(symbol(str(k), Role.PLACE), indices[k]) for k in range(width) if k not in fixed]
     guards = set(t.guards)
     progress = True
     while progress and bound:
@@ -40,7 +40,7 @@ def located(t: Term, width: int, fixed: Sequence[int]) -> list[Place]:
             value = next((v for target, e in equations if (v := solved(e, name, target)) is not None), None)
             if value is None:
                 continue
-            values: Mapping[str, Size] = {name: value}
+            values = {name: value}
             del bound[name]
             guards = {g.map(values) for g in guards} | set(between(value, replaced(extent, values)))
             equations = [(target, replaced(e, values)) for target, e in equations]
@@ -84,7 +84,7 @@ def covered(place: Place, others: Sequence[Place], context: Context) -> bool:
     return bool(solver.check() == z3.unsat)
 
 
-def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iterator[frozenset[Guard]]:
+def _options(place: Place, bounds: Mapping[Symbol, Size], context: Context) -> Iterator[frozenset[Guard]]:
     """Guards that imply that the place is read: its variables eliminated, or replaced by values that could do."""
     guards, left = eliminated(place)
     if not left:
@@ -95,16 +95,16 @@ def _options(place: Place, bounds: Mapping[str, Size], context: Context) -> Iter
     for group in (tuple(bounds), *context.witnesses):
         if len(group) != len(names):
             continue
-        values: Mapping[str, Size] = {b: symbol(c) for b, c in zip(names, group, strict=True)}
+        values: Mapping[Symbol, Size] = {b: c.size for b, c in zip(names, group, strict=True)}
         ranges = [g for b, e in place.bound for g in between(values[b], e)]
         yield frozenset((*ranges, *(g.map(values) for g in place.guards)))
 
 
-def _tried(guards: frozenset[Guard], left: Sequence[tuple[str, Size]]) -> Iterator[frozenset[Guard]]:
+def _tried(guards: frozenset[Guard], left: Sequence[tuple[Symbol, Size]]) -> Iterator[frozenset[Guard]]:
     """The guards with each variable that is left at an end of its range, or where another bound puts it."""
     candidates = [[0, e - 1, *_bounds_of(b, guards)] for b, e in left]
     for values in itertools.islice(itertools.product(*candidates), 60):
-        chosen: Mapping[str, Size] = {b: v for (b, _), v in zip(left, values, strict=True)}
+        chosen: Mapping[Symbol, Size] = {b: v for (b, _), v in zip(left, values, strict=True)}
         yield frozenset(g.map(chosen) for g in guards)
 
 
@@ -118,27 +118,27 @@ def _cut_at(place: Place) -> Iterator[tuple[Guard, Guard]]:
                     yield Guard(beside, ">="), Guard(beside * atom.denominator, ">=")
 
 
-def _bounds_of(name: str, guards: frozenset[Guard]) -> list[Size]:
+def _bounds_of(name: Symbol, guards: frozenset[Guard]) -> list[Size]:
     """floor(r / f) for every guard r - f·name >= 0."""
     found: list[Size] = []
     for g in sorted(guards, key=str):
         if isinstance(g.value, int):
             continue
-        own = [(m, c) for m, c in g.value.terms if Symbol(name) in m]
+        own = [(m, c) for m, c in g.value.terms if name in m]
         if g.kind == ">=" and len(own) == 1 and own[0][1] == -1 and len(own[0][0]) == 2:
             (monomial, _) = own[0]
-            factor = Expression(((tuple(a for a in monomial if a != Symbol(name)), 1),))
-            found.append(floor_divide(g.value + factor * symbol(name), factor))
+            factor = Expression(((tuple(a for a in monomial if a != name), 1),))
+            found.append(floor_divide(g.value + factor * name.size, factor))
     return found
 
 
 @lru_cache(maxsize=4096)
-def eliminated(place: Place) -> tuple[frozenset[Guard], tuple[tuple[str, Size], ...]]:
+def eliminated(place: Place) -> tuple[frozenset[Guard], tuple[tuple[Symbol, Size], ...]]:
     """Guards without the bound variables of coefficient ±1, exactly (Fourier and Motzkin), and the variables left."""
     guards = set(place.guards)
     for name, extent in place.bound:
-        guards |= set(between(symbol(name), extent))
-    left: list[tuple[str, Size]] = []
+        guards |= set(between(name.size, extent))
+    left: list[tuple[Symbol, Size]] = []
     for name, extent in place.bound:
         touching = [g for g in ordered(guards) if name in symbols(g.value)]
         values = [solved(g.value, name) for g in touching]

@@ -131,7 +131,7 @@ class Reals:
     def _function(self, value: z3.ArithRef, f: Factor) -> None:
         arguments = instance(f)
         plain = not any(t.bound or t.guards for s in arguments for t in s)
-        match f.head.name:  # of a head of kind function
+        match f.head.function:
             case "abs" if plain:
                 inner = self._sum(arguments[0])
                 self.known += [value >= 0, z3.Or(value == inner, value == -inner)]
@@ -145,5 +145,5 @@ class Reals:
                 self.known += [value > 0, value < 1]
             case "tanh":
                 self.known += [value > -1, value < 1]
-            case _ if f.head.name in _POSITIVE:
+            case _ if f.head.function in _POSITIVE:
                 self.known.append(value > 0)

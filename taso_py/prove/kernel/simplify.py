@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeVar
 
-from taso_py.graph.sizes import Expression, Size, Symbol, symbol, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, symbols
 from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, ordered, replaced
 from taso_py.prove.kernel.attempt import Unprovable, current
 from taso_py.prove.kernel.normal import (
@@ -17,10 +17,13 @@ from taso_py.prove.kernel.normal import (
     Head,
     Sum,
     Term,
+    fresh,
     integer,
+    masked,
     multiplied,
     number,
     powers,
+    slot,
     splitting,
     text,
     tidied,
@@ -32,6 +35,7 @@ TERMS = 4096
 """... the most terms that this may give."""
 CASES = 64
 """Most cases that one function's arguments may fall into."""
+Form = TypeVar("Form", Term, Alternative)
 
 
 def simplified(terms: Sum, context: Context) -> Sum:
@@ -107,10 +111,10 @@ def _tidied(term: Term, inner: Context) -> Term | None:
     return Term(coefficient, powers(kept), term.bound, frozenset(guards)) if coefficient else None
 
 
-def _equal_places(guards: Iterable[Guard]) -> dict[str, Size]:
+def _equal_places(guards: Iterable[Guard]) -> dict[Symbol, Size]:
     """An index of the result that an equation gives in terms of others: factors are read at one place of both."""
     for g in guards:
-        names = sorted(n for n in symbols(g.value) if n.startswith("i:")) if g.kind == "==" else []
+        names = sorted(s for s in symbols(g.value) if s.role is Role.INDEX) if g.kind == "==" else []
         for name in reversed(names):
             value = solved(g.value, name)
             if value is not None:
@@ -126,50 +130,43 @@ def _pinned(guards: Sequence[Guard]) -> list[Guard]:
     return [*kept, *(Guard(v, "==") for v in both if str(v) <= str(-v))]
 
 
-def split_range(term: Term, name: str, divisor: Size) -> Term:
+def split_range(term: Term, name: Symbol, divisor: Size) -> Term:
     """The bound variable as quotient · divisor + remainder."""
     extent = dict(term.bound)[name]
-    high, low = fresh_pair()
-    values: dict[str, Size] = {name: symbol(high) * divisor + symbol(low)}
+    high, low = fresh(), fresh()
+    values: dict[Symbol, Size] = {name: high.size * divisor + low.size}
     bound = [b for b in term.bound if b[0] != name]
     return replace(term.map(values), bound=(*bound, (high, extent // divisor), (low, divisor)))
 
 
-def fresh_pair() -> tuple[str, str]:
-    """Names of two new bound variables."""
-    from taso_py.prove.kernel.normal import fresh
-
-    return str(fresh()), str(fresh())
-
-
-def _without(term: Term, name: str, value: Size) -> Term:
+def _without(term: Term, name: Symbol, value: Size) -> Term:
     bound = tuple(b for b in term.bound if b[0] != name)
     return replace(replace(term, bound=bound).map({name: value}), bound=bound)
 
 
-def linear(value: Size, name: str) -> int | None:
+def linear(value: Size, name: Symbol) -> int | None:
     """The coefficient of ``name`` when the expression is ±name + rest and rest does not hold it; else None."""
     if isinstance(value, int) or name not in symbols(value):
         return None
     found: int | None = None
     for monomial, coefficient in value.terms:
-        if monomial == (Symbol(name),):
+        if monomial == (name,):
             found = coefficient
         elif any(name in symbols(Expression((((a,), 1),))) for a in monomial):
             return None
     return found if found in (1, -1) else None
 
 
-def solved(value: Size, name: str, target: Size = 0) -> Size | None:
+def solved(value: Size, name: Symbol, target: Size = 0) -> Size | None:
     """The value of ``name`` that makes ``value == target``, when it is linear with coefficient ±1."""
     sign = linear(value, name)
     if sign is None:
         return None
-    rest = value - sign * symbol(name)
+    rest = value - sign * name.size
     return (target - rest) * sign
 
 
-def _placed(term: Term, name: str) -> tuple[Size, tuple[Guard, ...]] | None:
+def _placed(term: Term, name: Symbol) -> tuple[Size, tuple[Guard, ...]] | None:
     """A bound variable that an equation pins: its value, and the guards that its range becomes."""
     extent = dict(term.bound)[name]
     for g in ordered(term.guards):
@@ -207,10 +204,10 @@ def replace_kind(head: Head, kind: str) -> Head:
 
 
 def _connected(
-    bound: Sequence[tuple[str, Size]], guards: Iterable[Guard]
-) -> list[tuple[list[tuple[str, Size]], frozenset[Guard]]]:
+    bound: Sequence[tuple[Symbol, Size]], guards: Iterable[Guard]
+) -> list[tuple[list[tuple[Symbol, Size]], frozenset[Guard]]]:
     """Bound variables in groups that no guard connects."""
-    groups: list[tuple[set[str], set[Guard]]] = [({b}, set()) for b, _ in bound]
+    groups: list[tuple[set[Symbol], set[Guard]]] = [({b}, set()) for b, _ in bound]
     for g in ordered(guards):
         touched = [group for group in groups if group[0] & symbols(g.value)]
         merged = (set().union(*(t[0] for t in touched)), {g}.union(*(t[1] for t in touched)))
@@ -272,19 +269,14 @@ def virtual(
     slots = _Slots(context)
     ordered = [tuple(sorted(s, key=lambda t: _masked(t, ()))) for s in arguments]
     sums = tuple(tuple(slots.term(t, frozenset()) for t in s) for s in ordered)
-    families = tuple(slots.alternative(a) for a in sorted(alternatives, key=_masked_alternative))
+    families = tuple(slots.alternative(a) for a in sorted(alternatives, key=lambda a: masked(str(a))))
     kind = "maximum" if alternatives else "function"
     head = Head(kind, name or kind, tuple(attributes), sums, families)  # type: ignore[arg-type]
     return head, tuple(slots.values)
 
 
-def _masked(term: Term, bound: Iterable[str]) -> str:
-    names = [*bound, *(b for b, _ in term.bound)]
-    return re.sub(r"_[a-z]*\d+", "_", str(term)) if names else str(term)
-
-
-def _masked_alternative(a: Alternative) -> str:
-    return re.sub(r"_[a-z]*\d+", "_", str(a))
+def _masked(term: Term, bound: Collection[Symbol]) -> str:
+    return masked(str(term)) if bound or term.bound else str(term)
 
 
 class _Slots:
@@ -292,7 +284,7 @@ class _Slots:
         self.indices = frozenset(context.bounds)
         self.values: list[Size] = []
 
-    def _outer(self, value: Size, bound: frozenset[str]) -> tuple[Size, Size, bool]:
+    def _outer(self, value: Size, bound: frozenset[Symbol]) -> tuple[Size, Size, bool]:
         """(part without bound variables, the rest, whether the former mentions an index variable)."""
         if isinstance(value, int):
             return value, 0, False
@@ -309,33 +301,33 @@ class _Slots:
                 outer = outer + piece
         return outer, inner, any(self._moves(n) for n in symbols(outer))
 
-    def _moves(self, name: str) -> bool:
-        return name in self.indices or name.startswith(("_", "#"))
+    def _moves(self, symbol: Symbol) -> bool:
+        return symbol in self.indices or symbol.role in (Role.BOUND, Role.SLOT)
 
-    def _inside(self, monomial: tuple[object, ...], coefficient: int, bound: frozenset[str]) -> Size:
+    def _inside(self, monomial: tuple[object, ...], coefficient: int, bound: frozenset[Symbol]) -> Size:
         """A product of a bound variable and one from outside: the latter becomes a slot itself."""
         whole: Size = Expression(((monomial, coefficient),))  # type: ignore[arg-type]
         names = sorted(n for n in symbols(whole) - bound if self._moves(n))
-        return replaced(whole, {n: self._slot(symbol(n)) for n in names})
+        return replaced(whole, {n: self._slot(n.size) for n in names})
 
     def _slot(self, value: Size) -> Size:
         for k, known in enumerate(self.values):
             rest = value - known
             if not any(self._moves(n) for n in symbols(rest)):
-                return symbol(f"#{k}") + rest
+                return slot(k).size + rest
             rest = value + known
             if not any(self._moves(n) for n in symbols(rest)):
-                return rest - symbol(f"#{k}")
+                return rest - slot(k).size
         self.values.append(value)
-        return symbol(f"#{len(self.values) - 1}")
+        return slot(len(self.values) - 1).size
 
-    def size(self, value: Size, bound: frozenset[str]) -> Size:
+    def size(self, value: Size, bound: frozenset[Symbol]) -> Size:
         outer, inner, moves = self._outer(value, bound)
         return inner + self._slot(outer) if moves else value
 
-    def term(self, term: Term, bound: frozenset[str]) -> Term:
+    def term(self, term: Term, bound: frozenset[Symbol]) -> Term:
         inside = bound | {b for b, _ in term.bound}
-        ordered = sorted(term.factors, key=lambda f: re.sub(r"_[a-z]*\d+", "_", str(f)))
+        ordered = sorted(term.factors, key=lambda f: masked(str(f)))
         factors = [Factor(f.head, tuple(self.size(i, inside) for i in f.index), f.power) for f in ordered]
         guards = frozenset(Guard(self.size(g.value, inside), g.kind) for g in sorted(term.guards, key=_guard_key))
         extents = tuple((b, self.size(e, inside)) for b, e in term.bound)
@@ -349,7 +341,7 @@ class _Slots:
 
 
 def _guard_key(g: Guard) -> str:
-    return re.sub(r"_[a-z]*\d+", "_", str(g))
+    return masked(str(g))
 
 
 def named(term: Term) -> Term:
@@ -357,13 +349,12 @@ def named(term: Term) -> Term:
     if not term.bound:
         return term
     order = _order(dict(term.bound), [i for f in term.factors for i in f.index], term.guards)
-    if [b for b, _ in term.bound] == order == [f"_c{k}" for k in range(len(order))]:
+    final = _numbered("c", len(order))
+    if tuple(b for b, _ in term.bound) == tuple(order) == final:
         return replace(term, factors=tuple(sorted(term.factors, key=str)))
-    first: Mapping[str, Size] = {b: symbol(f"_t{k}") for k, b in enumerate(order)}
-    final: Mapping[str, Size] = {f"_t{k}": symbol(f"_c{k}") for k in range(len(order))}
-    extents = {str(first[b]): e for b, e in term.bound}
-    moved = replace(term, bound=()).map(first).map(final)
-    bound = tuple((f"_c{k}", extents[f"_t{k}"]) for k in range(len(order)))
+    moved = _renamed(replace(term, bound=()), order, final)
+    extents = dict(term.bound)
+    bound = tuple((new, extents[old]) for old, new in zip(order, final, strict=True))
     return replace(moved, bound=bound, factors=tuple(sorted(moved.factors, key=str)))
 
 
@@ -373,15 +364,25 @@ def named_alternative(a: Alternative) -> Alternative:
         return a
     sizes = [s for t in a.body for f in t.factors for s in f.index]
     order = _order(dict(a.bound), sizes, a.guards)
-    first: Mapping[str, Size] = {b: symbol(f"_t{k}") for k, b in enumerate(order)}
-    final: Mapping[str, Size] = {f"_t{k}": symbol(f"_a{k}") for k in range(len(order))}
-    extents = {str(first[b]): e for b, e in a.bound}
-    moved = replace(a, bound=()).map(first).map(final)
-    return replace(moved, bound=tuple((f"_a{k}", extents[f"_t{k}"]) for k in range(len(order))))
+    final = _numbered("a", len(order))
+    extents = dict(a.bound)
+    moved = _renamed(replace(a, bound=()), order, final)
+    return replace(moved, bound=tuple((new, extents[old]) for old, new in zip(order, final, strict=True)))
 
 
-def _order(bound: Mapping[str, Size], sizes: Iterable[Size], guards: Iterable[Guard]) -> list[str]:
-    order: dict[str, None] = {}
+def _numbered(kind: str, count: int) -> tuple[Symbol, ...]:
+    return tuple(Symbol(f"{kind}{k}", Role.BOUND) for k in range(count))
+
+
+def _renamed(form: Form, old: Sequence[Symbol], new: Sequence[Symbol]) -> Form:
+    """A term or an alternative with variables renamed all at once: through names that nothing has."""
+    between = _numbered("t", len(old))
+    away = {b: t.size for b, t in zip(old, between, strict=True)}
+    return form.map(away).map({t: b.size for t, b in zip(between, new, strict=True)})
+
+
+def _order(bound: Mapping[Symbol, Size], sizes: Iterable[Size], guards: Iterable[Guard]) -> list[Symbol]:
+    order: dict[Symbol, None] = {}
     for size in [*sizes, *(g.value for g in sorted(guards, key=_guard_key))]:
         if isinstance(size, int):
             continue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Expression, Size, floor_divide, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, symbols
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
@@ -44,7 +44,7 @@ class Leaf:
 class MaximumRange:
     """The range of a maximum: bound variables and the guards under which they take part."""
 
-    bound: tuple[tuple[str, Size], ...]
+    bound: tuple[tuple[Symbol, Size], ...]
     guards: frozenset[Guard]
     context: Context
     checked: bool
@@ -101,6 +101,7 @@ class Elements:
     types: Mapping[int, TensorType]
     leaves: Mapping[int, Leaf]
     functions: Functions
+    _: KW_ONLY
     windows: list[MaximumRange] = field(default_factory=list)
     _checked: bool = False
     demands: list[Demand] = field(default_factory=list)
@@ -156,7 +157,7 @@ class Elements:
             case Reduce():
                 return self._maximum(expression, inputs, context)
 
-    def _sum(self, variable: str, extent: Size, body: Scalar, inputs: Sequence[int], context: Context) -> Sum:
+    def _sum(self, variable: Symbol, extent: Size, body: Scalar, inputs: Sequence[int], context: Context) -> Sum:
         try:
             terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
         except TooManyTerms:
@@ -231,7 +232,7 @@ class Elements:
         return frozenset((d.which, d.head, d.place.factors[0].index) for d in plain)
 
     def _must_be(self, which: str, term: Term, factors: Iterable[Factor], context: Context) -> None:
-        inner = tuple((b, e) for b, e in context.bounds.items() if not b.startswith("i:"))
+        inner = tuple((b, e) for b, e in context.bounds.items() if b.role is not Role.INDEX)
         guards = term.guards.union(context.assumptions)
         for f in factors:
             place = Term(Fraction(1), (f,), (*inner, *term.bound), guards)
@@ -255,7 +256,7 @@ class Elements:
         return tuple(found)
 
     def _maximum(self, reduce: Reduce, inputs: Sequence[int], context: Context) -> Sum:
-        bound: list[tuple[str, Size]] = []
+        bound: list[tuple[Symbol, Size]] = []
         body: Scalar = reduce
         inner = context
         while isinstance(body, Reduce) and body.kind == "max":
@@ -279,10 +280,10 @@ class Elements:
 
 def _of_element(g: Guard) -> bool:
     """Whether a guard says where in the result an element lies."""
-    return any(name.startswith("i:") for name in symbols(g.value))
+    return any(s.role is Role.INDEX for s in symbols(g.value))
 
 
-def _at(expression: Scalar, values: Mapping[str, Size]) -> Scalar:
+def _at(expression: Scalar, values: Mapping[Symbol, Size]) -> Scalar:
     """The expression with a variable of its own replaced."""
     match expression:
         case Number():

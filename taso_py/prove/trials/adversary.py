@@ -8,14 +8,14 @@ equal, element by element, up to what rounding can do to that very element.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Values
 from taso_py.prove.trials.admission import FAILED, admitted, cost, small
 from taso_py.prove.trials.dtypes import free_types
@@ -27,7 +27,6 @@ from taso_py.prove.trials.witness import seed_of
 from taso_py.rules.instances import Instance, Manner, draw
 from taso_py.rules.rule import Rule
 
-Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 COUNT = 200
@@ -63,6 +62,7 @@ class Contradiction:
     right: tuple[Array, ...]
     flipped: bool = False
     why: str = ""
+    _: KW_ONLY
     confirmed: bool = False
     place: int = 0
     """The output that differs."""

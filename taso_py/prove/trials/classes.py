@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from taso_py.graph.sizes import Size, symbol
+from taso_py.arrays import Array
+from taso_py.graph.sizes import Size, element_variables
 from taso_py.graph.sizes import evaluate as evaluated
 from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.operator import Operator
-from taso_py.prove.trials.runs import Array, Drawn, Gap, Replay, Trial, leaves, with_values
+from taso_py.prove.trials.runs import Drawn, Gap, Replay, Trial, leaves, with_values
 from taso_py.rules.instances import Instance
 
 _ELEMENTS = 24
@@ -41,7 +42,7 @@ def kind_of(instances: Iterable[Instance]) -> Algebra:
 
 def _algebra(operator: Operator, types: tuple[TensorType, ...]) -> Algebra:
     """`algebra`, except that any number may stand where nothing is computed, as a padding does."""
-    index = tuple(symbol(f"_i{axis}") for axis in range(operator.infer(*types).rank))
+    index = tuple(s.size for s in element_variables(operator.infer(*types).rank))
     meaning = operator.element(tuple(Operand(k, t) for k, t in enumerate(types)), index)
     return "move" if _copy(meaning) else algebra(operator, types)
 
@@ -173,7 +174,7 @@ class _Unfolding:
 
 
 def _integer(size: Size, env: Mapping[str, int]) -> int:
-    found = evaluated(size, lambda s: env.get(s.name, symbol(s.name)))
+    found = evaluated(size, lambda s: env.get(s.name, s.size))
     if not isinstance(found, int):
         raise TooManyOperations  # a size that an instance leaves open: nothing is claimed
     return found

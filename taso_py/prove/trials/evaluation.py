@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, TensorType
@@ -21,7 +22,6 @@ from taso_py.ops.operator import Operator
 from taso_py.prove.trials.runs import short
 from taso_py.rules.instances import Instance
 
-Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 DISTURBANCE = 2.0**-40

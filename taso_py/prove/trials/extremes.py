@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.operator import Operator
 from taso_py.prove.trials.dtypes import MENU
 from taso_py.rules.menus import Menus, Shape
 from taso_py.rules.term import Predicate
-
-Array = npt.NDArray[Any]
 
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6)
 _WIDE, _NARROW = (1, 2, 3, 4, 5), (1, 2, 2, 3)
@@ -187,7 +185,7 @@ class Extremes(Menus):
 
     def passing(self, predicate: Predicate, array: Array) -> Array:
         """The drawn values bent until they satisfy the predicate, in unusual ways too."""
-        match predicate.name:
+        match predicate.kind:
             case "positive":
                 return np.where(array == 0, self._one_of(array, (1, 2, 1e-30)), np.abs(array))
             case "nonnegative":

@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from taso_py.graph.sizes import symbol, symbols
+from taso_py.arrays import Array
+from taso_py.graph.sizes import element_variables, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import TYPE_CODES, Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.ops.numeric import FUNCTIONS, size_value
 from taso_py.ops.operator import Operator
 
-Array: TypeAlias = npt.NDArray[Any]
 _Places: TypeAlias = dict[str, npt.NDArray[np.int64]]
 
 _TINY = float(np.finfo(np.float32).tiny)
@@ -54,10 +54,10 @@ class Bounds:
 def bounds(operator: Operator, operands: Sequence[Bounds], types: Sequence[TensorType]) -> Bounds:
     """Bounds of the operator's result, of ``infer``'s shape; all sizes are concrete."""
     shape = tuple(int(str(d)) for d in operator.infer(*types).dims)
-    names = [f"_i{axis}" for axis in range(len(shape))]
+    names = element_variables(len(shape))
     places: _Places = dict(zip(names, np.indices(shape, dtype=np.int64, sparse=True), strict=True))
     views = tuple(Operand(k, t) for k, t in enumerate(types))
-    meaning = operator.element(views, tuple(map(symbol, names)))
+    meaning = operator.element(views, tuple(s.size for s in names))
     with np.errstate(all="ignore"):
         found = _Bounds(operands).of(meaning, places)
     return Bounds(np.broadcast_to(found.low, shape), np.broadcast_to(found.high, shape))

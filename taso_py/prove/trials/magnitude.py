@@ -25,11 +25,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Values
 from taso_py.ops.numeric import evaluate
 from taso_py.prove.trials.intervals import Bounds, bounds
@@ -40,8 +39,6 @@ from taso_py.rules.menus import array_kind
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Predicate, Variable
-
-Array: TypeAlias = npt.NDArray[Any]
 
 MAGNITUDES = (1.0, 10.0, 100.0, 1e3, 1e4)
 """The largest absolute value of an input."""
@@ -145,7 +142,7 @@ def _free(instance: Instance, value: int, array: Array) -> bool:
 def _admitted(instance: Instance, value: int, array: Array) -> bool:
     names = {name for name, v in instance.binding.tensors.items() if v == value}
     conditions = [c for c in instance.rule.conditions if isinstance(c, Predicate) and names & set(c.variables)]
-    return all(PREDICATES[c.name].holds(array, *c.arguments) for c in conditions)
+    return all(PREDICATES[c.kind].holds(array, *c.arguments) for c in conditions)
 
 
 def _order(instance: Instance, outputs: Sequence[int]) -> list[tuple[int, Node]]:

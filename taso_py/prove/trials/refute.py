@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.graph.table import Values
 from taso_py.graph.types import TensorType
 from taso_py.prove.trials.runs import (
-    Array,
     Drawn,
     Gap,
     Replay,
     Sampler,
     Trial,
-    attributes,
     integral,
     leaves,
     literal_name,
@@ -166,7 +165,13 @@ def counterexample(trial: Trial) -> Counterexample:
     place = trial.place
     sides = trial.left[place], trial.right[place]
     left, right = sides[::-1] if trial.flipped else sides
-    return Counterexample(attributes(trial.instance), named(trial.instance), left, right)
+    return counterexample_at(trial.instance, left, right)
+
+
+def counterexample_at(instance: Instance, left: Array, right: Array) -> Counterexample:
+    """The instance as one at which the sides have these two results."""
+    binding = instance.binding
+    return Counterexample(dict(binding.names), named(instance), left, right, dict(binding.blocks))
 
 
 def replayed(rule: Rule, found: Counterexample, replay: Replay | None = None) -> bool:
@@ -179,8 +184,7 @@ def replayed(rule: Rule, found: Counterexample, replay: Replay | None = None) ->
 def _rebuilt(rule: Rule, found: Counterexample) -> Instance:
     """The instance that a counterexample describes; its tensors are run-time inputs, so that nothing is folded."""
     values, binding = Values(), Binding()
-    binding.names = {k: v for k, v in found.attributes.items() if not k.startswith("*")}
-    binding.blocks = {k[1:]: v for k, v in found.attributes.items() if k.startswith("*")}
+    binding.names, binding.blocks = dict(found.attributes), dict(found.blocks)
     ids = {name: values.new(TensorType(str(a.dtype), a.shape)) for name, a in found.inputs.items()}
     values.inputs.update(ids.values())
     variables = rule.left.variables() | rule.right.variables()
@@ -193,7 +197,7 @@ def _rebuilt(rule: Rule, found: Counterexample) -> Instance:
     left, right = (tuple(b.output(t) for t in b.side.outputs) for b in builders)
     nodes = dict(sorted((builders[0].nodes | builders[1].nodes).items()))
     feeds = {ids[name]: a for name, a in found.inputs.items()}
-    return Instance(rule, binding, values, nodes, left, right, feeds, {})
+    return Instance(rule, binding, values, nodes, left, right, feeds=feeds, weights={})
 
 
 def _literals(side: Side) -> Iterator[Scalar]:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from taso_py.arrays import Array
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.errors import ModelError, TypingError, WorkerError
@@ -20,8 +20,6 @@ from taso_py.onnx_io.fragment import fragment
 from taso_py.rules.instances import Instance, draw
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Predicate
-
-Array = npt.NDArray[np.generic]
 
 OPSET = 23
 EQUAL, DIFFERENT = 1e-4, 1e-3
@@ -181,12 +179,6 @@ def named(instance: Instance) -> dict[str, Array]:
 def literal_name(value: float) -> str:
     """What a literal operand is called among the inputs of an instance."""
     return f"{value:g}"
-
-
-def attributes(instance: Instance) -> dict[str, Any]:
-    """Integer names and blocks of an instance."""
-    blocks = {f"*{name}": dims for name, dims in instance.binding.blocks.items()}
-    return {**instance.binding.names, **blocks}
 
 
 @dataclass(slots=True)

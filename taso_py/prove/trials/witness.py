@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from taso_py.prove.trials.runs import Drawn, Gap, Replay, Sampler, Trial, attributes, leaves, named, replaying
+from taso_py.prove.trials.runs import Drawn, Gap, Replay, Sampler, Trial, leaves, named, replaying
 from taso_py.rules.alpha import normal_text
 from taso_py.rules.instances import Instance
+from taso_py.rules.printer import stated
 from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import Block
 
@@ -127,7 +128,8 @@ def _demands(groups: Sequence[Mapping[str, int]]) -> tuple[set[str], set[str]]:
 def summary(instance: Instance) -> str:
     """Shapes and attributes in one line: ``w[3, 4], x[2, 3]; k=3, m=2``."""
     shapes = ", ".join(f"{name}{list(a.shape)}" for name, a in sorted(named(instance).items()))
-    names = ", ".join(f"{k}={_plain(v)}" for k, v in sorted(attributes(instance).items()))
+    binding = instance.binding
+    names = ", ".join(f"{k}={_plain(v)}" for k, v in stated(binding.names, binding.blocks))
     return f"{shapes}; {names}" if names else shapes
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taso_py.graph.sizes import Expression, Size, Symbol, equal, floor_divide, product, symbols
+from taso_py.graph.ordering import equal
+from taso_py.graph.sizes import Expression, Size, Symbol, as_symbol, floor_divide, product, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Guard, replaced
-from taso_py.prove.typings.declared import Declared, is_symbol
+from taso_py.prove.typings.declared import Declared
 from taso_py.prove.typings.shapes import Refine, Undetermined, Unsupported
 from taso_py.rules.term import (
     Application,
@@ -78,9 +79,10 @@ class Attributes(Declared):
             return
         if total * known != x.elements or isinstance(total, int) or len(total.terms) != 1 or total.terms[0][1] != 1:
             raise Unsupported(f"a Reshape of {x} to a shape with {known}")
-        if not all(isinstance(a, Symbol) for a in total.terms[0][0]):
+        parts = [a for a in total.terms[0][0] if isinstance(a, Symbol)]
+        if len(parts) < len(total.terms[0][0]):
             raise Unsupported(f"a Reshape of {x}")
-        self._reshaped(expression, items, [str(a) for a in total.terms[0][0]])
+        self._reshaped(expression, items, parts)
 
     def _length(self, name: str, options: Sequence[int]) -> int:
         """How many axes a shape of a name has."""
@@ -95,7 +97,7 @@ class Attributes(Declared):
         return count
 
     def _reshaped(
-        self, expression: AttributeExpression, items: Sequence[tuple[str, str]], parts: Sequence[str]
+        self, expression: AttributeExpression, items: Sequence[tuple[str, str]], parts: Sequence[Symbol]
     ) -> None:
         """Every symbol of ``parts`` becomes a product of as many as there are items; each item takes its share."""
         count = len(items)
@@ -120,10 +122,11 @@ class Attributes(Declared):
         for d in x.dims:
             if isinstance(d, int) or d in self.shapes.enlarged:
                 continue
-            if not is_symbol(d):
+            whole = as_symbol(d)
+            if whole is None:
                 raise Unsupported(f"an expansion of {x}")
             if self.shapes.choices.pick((False, True)):
-                raise Refine({str(d): 1})
+                raise Refine({whole: 1})
         more = self.shapes.choices.pick(((), (self.shapes.size_or_1(f"{name}.more"),)))
         return (*more, *(self.shapes.size_or_1(f"{name}.{k}") if d == 1 else d for k, d in enumerate(x.dims)))
 
@@ -213,17 +216,19 @@ class Attributes(Declared):
     def _multiple_of(self, size: Size, group: Size) -> None:
         if floor_divide(size, group) * group == size:
             return
-        if not is_symbol(size):
+        channels = as_symbol(size)
+        if channels is None:
             raise Unsupported(f"{size} channels in {group} groups")
-        raise Refine({str(size): self.shapes.product(group, self.shapes.size(f"{size}/"))})
+        raise Refine({channels: self.shapes.product(group, self.shapes.size(f"{size}/"))})
 
     def _equal(self, a: Size, b: Size) -> None:
         """Makes two sizes equal by replacing a symbol."""
         if equal(a, b):
             return
         for this, other in ((a, b), (b, a)):
-            if is_symbol(this) and not symbols(this) & symbols(other):
-                raise Refine({str(this): other})
+            replaceable = as_symbol(this)
+            if replaceable is not None and replaceable not in symbols(other):
+                raise Refine({replaceable: other})
         for this, other in ((a, b), (b, a)):
             inner = self._factor(this, other)
             if inner is not None:
@@ -233,7 +238,7 @@ class Attributes(Declared):
             raise Refine(solved)
         raise Undetermined(f"{a} and {b} cannot be made equal")
 
-    def _factor(self, product: Size, whole: Size) -> dict[str, Size] | None:
+    def _factor(self, product: Size, whole: Size) -> dict[Symbol, Size] | None:
         """g·c == g·d with a symbol c: c becomes d, or g becomes 0 where it may be."""
         if isinstance(product, int) or len(product.terms) != 1:
             return None
@@ -242,25 +247,28 @@ class Attributes(Declared):
             share = floor_divide(whole, rest)
             if rest != 1 and share * rest == whole and isinstance(atom, Symbol):
                 if Guard(rest - 1, ">=") in self.shapes.assumptions:
-                    return {atom.name: share}
-                if is_symbol(rest):
-                    options: list[dict[str, Size]] = [{atom.name: share}, {str(rest): 0}]
+                    return {atom: share}
+                other = as_symbol(rest)
+                if other is not None:
+                    options: list[dict[Symbol, Size]] = [{atom: share}, {other: 0}]
                     return self.shapes.choices.pick(options)
         return None
 
-    def _solved(self, a: Size, b: Size) -> dict[str, Size] | None:
+    def _solved(self, a: Size, b: Size) -> dict[Symbol, Size] | None:
         """The symbol, of a sum that must be 0, that is another symbol or a number for it."""
         difference = a - b
         if isinstance(difference, int):
             return None
         for monomial, coefficient in difference.terms:
-            symbol_ = Expression(((monomial, 1),))
-            rest = (symbol_ * coefficient - difference) * coefficient
-            if abs(coefficient) != 1 or not is_symbol(symbol_) or symbols(symbol_) & symbols(rest):
+            if len(monomial) != 1 or not isinstance(monomial[0], Symbol) or abs(coefficient) != 1:
                 continue
-            if is_symbol(rest) or (isinstance(rest, int) and rest >= 0):
+            symbol = monomial[0]
+            rest = (symbol.size * coefficient - difference) * coefficient
+            if symbol in symbols(rest):
+                continue
+            if as_symbol(rest) is not None or (isinstance(rest, int) and rest >= 0):
                 self.shapes.assumptions.append(Guard(rest, ">="))
-                return {str(symbol_): rest}
+                return {symbol: rest}
         return None
 
     def _aligned(self, types: Sequence[TensorType]) -> None:
@@ -271,19 +279,19 @@ class Attributes(Declared):
             for a, b in itertools.pairwise(sizes):
                 if equal(a, b):
                     continue
-                options: list[dict[str, Size] | None] = [None]
+                options: list[dict[Symbol, Size] | None] = [None]
                 options += [one for s in (a, b) for one in self._being_1(s)]
                 chosen = self.shapes.choices.pick(options)
                 if chosen is not None:
                     raise Refine(chosen)
                 self._equal(a, b)
 
-    def _being_1(self, size: Size) -> Sequence[dict[str, Size]]:
+    def _being_1(self, size: Size) -> Sequence[dict[Symbol, Size]]:
         """How a size can be 1, in which case it is repeated."""
         if isinstance(size, int) or not self.context.possible((Guard(size - 1, "=="),)):
             return ()
         if len(size.terms) == 1 and size.terms[0][1] == 1 and all(isinstance(a, Symbol) for a in size.terms[0][0]):
-            return ({str(a): 1 for a in size.terms[0][0]},)
+            return ({a: 1 for a in size.terms[0][0] if isinstance(a, Symbol)},)
         solved = self._solved(size, 1)
         if solved is None:
             raise Undetermined(f"{size} may be 1")
@@ -295,10 +303,10 @@ class Attributes(Declared):
         axes = self._value(attributes["axes"]) if term.operator.onnx == "Squeeze" and "axes" in attributes else ()
         for axis in axes or ():
             dim = types[0].dims[axis]
-            if dim != 1 and is_symbol(dim):
-                raise Refine({str(dim): 1})
+            if dim != 1 and (whole := as_symbol(dim)) is not None:
+                raise Refine({whole: 1})
 
-    def _replace(self, values: Mapping[str, Size]) -> None:
+    def _replace(self, values: Mapping[Symbol, Size]) -> None:
         """Replaces symbols everywhere."""
         sizes = [d for t in self.types.values() for d in t.dims] + list(self.binding.names.values())
         in_use = {n for d in sizes for n in _symbols(d)}
@@ -315,14 +323,14 @@ class Attributes(Declared):
         self.done.clear()
 
 
-def _symbols(value: Any) -> frozenset[str]:
+def _symbols(value: Any) -> frozenset[Symbol]:
     """The symbols of a size, or of a list of sizes."""
     if isinstance(value, tuple):
-        return frozenset[str]().union(*map(_symbols, value))
-    return frozenset(symbols(value)) if isinstance(value, Expression) else frozenset()
+        return frozenset[Symbol]().union(*map(_symbols, value))
+    return symbols(value) if isinstance(value, Expression) else frozenset()
 
 
-def _renamed(value: Any, values: Mapping[str, Size]) -> Any:
+def _renamed(value: Any, values: Mapping[Symbol, Size]) -> Any:
     if isinstance(value, tuple):
         return tuple(_renamed(v, values) for v in value)
     return replaced(value, values) if isinstance(value, Expression) else value

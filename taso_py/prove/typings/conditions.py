@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Container
 from dataclasses import replace
 
 from taso_py.graph.sizes import Size, Symbol
@@ -10,19 +10,16 @@ from taso_py.rules.alpha import in_own_names
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import AttributeExpression, Binary, Comparison, Name, Quantity
 
-_SIZE = re.compile(r"n\d+")
-"""Sizes and attributes of a normal law."""
 
-
-def condition(size: Size) -> Comparison | None:
-    """``size >= 0`` over the names of a normal law; None where it speaks of sizes that no rule names."""
+def condition(size: Size, named: Container[str]) -> Comparison | None:
+    """``size >= 0``; None where it speaks of other sizes than those that the rule names."""
     if isinstance(size, int):
         return None
     least = 0
     left: list[AttributeExpression] = []
     right: list[AttributeExpression] = []
     for monomial, coefficient in size.terms:
-        if not all(isinstance(a, Symbol) and _SIZE.fullmatch(a.name) for a in monomial):
+        if not all(isinstance(a, Symbol) and a in named for a in monomial):
             return None
         if not monomial:
             least -= coefficient

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from taso_py.graph.sizes import Expression, Size, symbol, symbols
+from taso_py.graph.sizes import Expression, Role, Size, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Context, Guard
@@ -80,6 +80,7 @@ class Declared:
 
     rule: Rule
     shapes: Shapes
+    _: KW_ONLY
     binding: _Binding = field(default_factory=_Binding)
     types: dict[str, TensorType] = field(default_factory=dict)
     digits: dict[tuple[str, int], tuple[Size, ...]] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Declared:
 
     def decide(self, difference: Size) -> bool | None:
         """Whether a difference of sizes is >= 0."""
-        if any(n.startswith("@") for n in symbols(difference)):
+        if _real(difference):
             return None
         context = self.context
         if context.implies(Guard(difference, ">=")):
@@ -338,8 +339,4 @@ class Declared:
 
 
 def _real(value: Any) -> bool:
-    return isinstance(value, Expression) and any(n.startswith("@") for n in symbols(value))
-
-
-def is_symbol(value: Size) -> bool:
-    return isinstance(value, Expression) and len(symbols(value)) == 1 and value == symbol(next(iter(symbols(value))))
+    return isinstance(value, Expression) and any(s.role is Role.REAL for s in symbols(value))

@@ -7,13 +7,14 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, deciding, product
+from taso_py.graph.ordering import deciding
+from taso_py.graph.sizes import Size, as_symbol, product
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.ops.algebra import Algebra, algebra
@@ -22,10 +23,10 @@ from taso_py.prove.kernel.reals import Real
 from taso_py.prove.kernel.values import Leaf
 from taso_py.prove.typings.attributes import FIRST, Attributes
 from taso_py.prove.typings.choices import NothingToChoose, explored
-from taso_py.prove.typings.declared import is_symbol
 from taso_py.prove.typings.reach import kinds_of
 from taso_py.prove.typings.shapes import RANKS, Excluded, Refine, Shapes, Undetermined, Unsupported
 from taso_py.prove.typings.site import Site
+from taso_py.rules.alpha import names_of
 from taso_py.rules.build import Builder, NotBuildable
 from taso_py.rules.coverage import Typing, typed
 from taso_py.rules.rule import Rule
@@ -34,7 +35,6 @@ from taso_py.rules.term import (
     AttributeExpression,
     Block,
     Listing,
-    Predicate,
     Quantity,
     Scalar,
     Term,
@@ -63,6 +63,7 @@ class Case:
     right: tuple[int, ...]
     leaves: Mapping[int, Leaf]
     context: Context
+    _: KW_ONLY
     nonnegative: frozenset[str]
     positive: frozenset[str]
     reals: tuple[Real, ...] = ()
@@ -70,6 +71,8 @@ class Case:
     """What a match has in common with it: without the axes that are parallel throughout, and with all."""
     kinds: frozenset[Algebra] = frozenset()
     """What its operators compute."""
+    named: frozenset[str] = frozenset()
+    """Sizes and attributes that the law names."""
     required: tuple[tuple[str, Size], ...] = ()
     """What must be >= 0 for the right side to be defined: sizes, what room windows have, indices from both ends."""
 
@@ -154,7 +157,7 @@ class _Typing(Attributes):
         """Whether a variable's type is one of which the site's is an instance."""
         there = self.shapes.site.ones[name] if self.shapes.site is not None else ()
         dims = self.types[name].dims
-        if name in self._numbers():
+        if name in self.rule.tensors_that_are("number"):
             return True
         return len(dims) == len(there) and all(one or d != 1 for d, one in zip(dims, there, strict=True))
 
@@ -178,7 +181,7 @@ class _Typing(Attributes):
         return self.done[term]
 
     def _free(self, name: str) -> tuple[Size, ...]:
-        if name in self._numbers():
+        if name in self.rule.tensors_that_are("number"):
             return () if self.shapes.site is None else (1,) * len(self.shapes.site.ones[name])
         if self._pointwise_only():
             return self.shapes.choices.pick(((), (1,), (self._column(),)))
@@ -213,11 +216,8 @@ class _Typing(Attributes):
 
     def _settled(self, t: Term) -> bool:
         if isinstance(t, Variable):
-            return t.name in self.types or t.name in self._numbers() or self._pointwise_only()
+            return t.name in self.types or t.name in self.rule.tensors_that_are("number") or self._pointwise_only()
         return isinstance(t, Scalar)
-
-    def _numbers(self) -> set[str]:
-        return {v for c in self.rule.conditions if isinstance(c, Predicate) and c.name == "number" for v in c.variables}
 
     def _suggested(
         self, term: Application, k: int, name: str, terms: Sequence[Term],
@@ -245,7 +245,7 @@ class _Typing(Attributes):
 
     def _small(self, t: Term) -> bool:
         """Whether a term is one number."""
-        return isinstance(t, Scalar) or (isinstance(t, Variable) and t.name in self._numbers())
+        return isinstance(t, Scalar) or (isinstance(t, Variable) and t.name in self.rule.tensors_that_are("number"))
 
     # ---- both sides ------------------------------------------------------------------------------------------------
 
@@ -265,14 +265,15 @@ class _Typing(Attributes):
         nodes = {**builders[0].nodes, **builders[1].nodes}
         needs = [*self._divided(), *required(builders[1].nodes, values)]
         leaves = {self.binding.tensors[n]: self._leaf(n) for n in self.types}
-        names = {p: self._named(p) for p in ("nonnegative", "positive")}
+        names = {p: self.rule.tensors_that_are(p) for p in ("nonnegative", "positive")}
         if typed(self.rule) and any(map(partial(_wraps, values), nodes.values())):
             raise Unsupported("integers are computed with beside a cast: they wrap at other sizes")
         patterns = self._signatures(builders, tuple(zip(*outputs, strict=True)))
         return Case(
             values, nodes, outputs[0], outputs[1], leaves, self.context,
-            names["nonnegative"] | self._natural_reals(), names["positive"], tuple(self.reals),
-            patterns, kinds_of(nodes, values), tuple(dict.fromkeys(needs)),
+            nonnegative=names["nonnegative"] | self._natural_reals(), positive=names["positive"],
+            reals=tuple(self.reals), patterns=patterns, kinds=kinds_of(nodes, values),
+            named=frozenset(names_of(self.rule).sizes), required=tuple(dict.fromkeys(needs)),
         )  # fmt: skip
 
     def _divided(self) -> Iterator[tuple[str, Size]]:
@@ -291,11 +292,7 @@ class _Typing(Attributes):
 
     def _natural_reals(self) -> frozenset[str]:
         """Real attributes that a condition makes non-negative."""
-        return frozenset(str(r.value) for r in self.reals if r.kind in (">", ">=") and is_symbol(r.value))
-
-    def _named(self, predicate: str) -> frozenset[str]:
-        found = (c.variables for c in self.rule.conditions if isinstance(c, Predicate) and c.name == predicate)
-        return frozenset(v for variables in found for v in variables)
+        return frozenset(str(r.value) for r in self.reals if r.kind in (">", ">=") and as_symbol(r.value) is not None)
 
     def _leaf(self, name: str) -> Leaf:
         dims = self.types[name].dims
@@ -307,7 +304,7 @@ class _Typing(Attributes):
 
     def _truth(self, name: str) -> Fraction | None:
         """The value of a constant that is all true or all false; of a number that says nothing."""
-        told = [p for p in ("true", "false") if name in self._named(p)]
+        told = [p for p in ("true", "false") if name in self.rule.tensors_that_are(p)]
         if told and self.types[name].dtype != "bool":
             raise Unsupported(f"{told[0]}({name}): {name} holds numbers, not truth values")
         return Fraction(told[0] == "true") if told else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, floor_divide, symbol
+from taso_py.graph.sizes import Role, Size, Symbol, as_symbol, floor_divide, symbol
 from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Guard
 from taso_py.prove.typings.choices import Choices
@@ -66,7 +66,7 @@ class Unsupported(Exception):
 class Refine(Exception):
     """A symbol must become something else for an operator to be typed."""
 
-    def __init__(self, values: Mapping[str, Size]) -> None:
+    def __init__(self, values: Mapping[Symbol, Size]) -> None:
         super().__init__(", ".join(f"{k} = {v}" for k, v in values.items()))
         self.values = values
 
@@ -82,6 +82,7 @@ class Shapes:
     """Numbers of axes are the site's alone."""
     wide: bool = False
     """Numbers of axes are those beyond the ones that proofs look at."""
+    _: KW_ONLY
     assumptions: list[Guard] = field(default_factory=list)
     products: dict[Size, tuple[Size, ...]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -105,7 +106,7 @@ class Shapes:
     def integer(self, name: str) -> Size:
         """A new number that may be negative."""
         self.signed = True
-        return symbol(f"~{name}")
+        return symbol(name, Role.INTEGER)
 
     def size_or_1(self, name: str) -> Size:
         """A new size, and in another case 1."""
@@ -198,7 +199,10 @@ class Shapes:
             _require_spatial(x)
             inner = floor_divide(x[1], group)
             if inner * group != x[1]:
-                raise Refine({str(x[1]): self.product(group, self.size(f"{name}.c"))})
+                inputs = as_symbol(x[1])
+                if inputs is None:
+                    raise Unsupported(f"{x[1]} channels in {group} groups")
+                raise Refine({inputs: self.product(group, self.size(f"{name}.c"))})
             outer = self.product(group, self.size(f"{name}.o"))
             return (outer, inner, *self.sizes(f"{name}.k", len(x) - 2, 1))
         assert w is not None
@@ -287,9 +291,9 @@ class Shapes:
         if field_name in _OPTIONS:
             return self.choices.pick(_OPTIONS[field_name])
         if field_name not in ("scales", "min", "max") and is_real(operator, field_name):
-            return symbol(f"@{name}")
+            return symbol(name, Role.REAL)
         lists: Mapping[str, Callable[[], Any]] = {
-            "scales": lambda: tuple(symbol(f"@{name}.{k}") for k in range(rank)),
+            "scales": lambda: tuple(symbol(f"{name}.{k}", Role.REAL) for k in range(rank)),
             "indices_shape": lambda: (len(known.get("indices") or ()),),
             "indices": lambda: self._indices(shapes[0], known),
             "group": lambda: self.size(name, 1),
@@ -301,7 +305,7 @@ class Shapes:
             "axes": lambda: self._axes(operator, rank),
             **{n: lambda: self.sizes(name, spatial, 1) for n in ("strides", "dilations", "kernel_shape")},
             **{n: lambda: self._cut(field_name, name, shapes[0], known) for n in ("starts", "ends", "steps")},
-            **{n: lambda: symbol(f"@{name}") for n in ("min", "max")},
+            **{n: lambda: symbol(name, Role.REAL) for n in ("min", "max")},
             **{n: lambda: AnyMode(f"any {name}") for n in MODES},
         }
         if field_name not in lists:
@@ -322,7 +326,7 @@ class Shapes:
         if field_name in POSITIVE or field_name == "steps":
             return self.size(name, 1)
         if field_name == "scales":
-            return symbol(f"@{name}")
+            return symbol(name, Role.REAL)
         if field_name == "indices_shape":
             raise Unsupported("the shape of a Gather's positions")
         raise Unsupported(f"an entry of {field_name} of {operator.onnx}")

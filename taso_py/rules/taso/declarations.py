@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, Literal, TypeAlias
 
@@ -74,6 +74,7 @@ class Sizes:
     """
 
     typing: DeclaredSizes
+    _: KW_ONLY
     ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     shapes: dict[tuple[str, int], Shape] = field(default_factory=dict)
     equal: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,67 @@
+"""A model's own functions: inlined where that ends, and ends in a graph of reasonable size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import onnx
+
+from taso_py.errors import ModelError
+
+MOST_NODES = 2_000_000
+"""Largest graph that functions may expand to: ONNX Runtime inlines all of them when it opens a model."""
+
+Key = tuple[str, str, str]
+"""Domain, name and overload of a function."""
+
+
+def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its functions inlined; ModelError where one calls itself, or too much comes of it."""
+    import onnx.inliner
+
+    require_finite(proto)
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except Exception as error:  # it raises whatever its C++ code meets
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"the functions of the model cannot be inlined: {reason}; export it again") from error
+
+
+def require_finite(proto: onnx.ModelProto) -> None:
+    """Raise `ModelError` where a function calls itself, or all of them expand to more than `MOST_NODES` nodes."""
+    bodies = {_key(function): function.node for function in proto.functions}
+    calls = {key: [k for k in _called(nodes) if k in bodies] for key, nodes in bodies.items()}
+    try:
+        order = list(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        name = ".".join(part for part in error.args[1][0] if part)
+        raise ModelError(f"function {name} calls itself: export the model again") from None
+    sizes: dict[Key, int] = {}
+    for key in order:
+        sizes[key] = sum(1 for _ in _nodes(bodies[key])) + sum(sizes[k] for k in calls[key])
+    total = sum(sizes.get(key, 0) for key in _called(proto.graph.node))
+    if total > MOST_NODES:
+        raise ModelError(
+            f"the functions of the model expand to {total} nodes, and {MOST_NODES} is the most that is opened: "
+            "export it without them"
+        )
+
+
+def _key(one: onnx.FunctionProto) -> Key:
+    return one.domain, one.name, one.overload
+
+
+def _called(nodes: Iterable[onnx.NodeProto]) -> Iterator[Key]:
+    yield from ((node.domain, node.op_type, node.overload) for node in _nodes(nodes))
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and all of their subgraphs."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for attribute in node.attribute:
+            waiting.extend(attribute.g.node)
+            waiting.extend(inner for graph in attribute.graphs for inner in graph.node)

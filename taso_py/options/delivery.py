@@ -1,0 +1,111 @@
+"""What only the command line has: which files it reads and writes beside its arguments, and what it prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taso_py.options.field import OptionRecord, Range, option, reworded
+from taso_py.options.text import demand
+
+if TYPE_CHECKING:
+    from taso_py.options import Options
+
+REPORT_SUFFIXES = (".json", ".md", ".html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Display(OptionRecord):
+    """How a command prints its result."""
+
+    as_json: bool = option("--json", False, "Print one JSON object instead of text.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerboseDisplay(Display):
+    """The same, with lines on stderr while a command works."""
+
+    verbosity: int = option("-v --verbose", 0, "More lines on stderr; -vv for even more.", count=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyDisplay(VerboseDisplay):
+    """How `superopt verify` tells of rules."""
+
+    verbosity: int = reworded(VerboseDisplay, "verbosity", "One line per rule that is proved.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(Display):
+    """What `superopt rules show` shows."""
+
+    obligations: bool = option(
+        "--obligations",
+        False,
+        "Prove it again and list what had to be shown, and by what; exit code 1 if not proved.",
+        variable=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeriveGoals(OptionRecord):
+    """The laws that `superopt rules derive` is asked about."""
+
+    goals: tuple[Path, ...] = option(
+        "--goal",
+        (),
+        "Laws to be derived: a rule file, or TASO's shipped substitutions as JSON (repeatable).",
+        metavar="FILE",
+        required=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateDelivery(VerboseDisplay):
+    """Where the rules of `superopt generate` go, and what is said of them."""
+
+    output: Path = option("-o --output", Path("generated.rules"), "The rule file.")
+    show_unknown: bool = option("--show-unknown", False, "List the laws that are neither proved nor refuted, and why.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery(VerboseDisplay):
+    """Where the result of `superopt optimize` goes and what it must reach."""
+
+    output: Path | None = option(
+        "-o --output", None, "Model to write; default: STEM.superopt.onnx beside MODEL.", metavar="OUT"
+    )
+    report: Path | None = option("--report", None, "Also write a report: .json, .md or .html.", metavar="FILE")
+    certificate: Path | None = option(
+        "--certificate", None, "Also write every step to the result, for superopt certify.", metavar="FILE"
+    )
+    min_speedup: float | None = option(
+        "--min-speedup", None, "Exit with 6 unless X times faster.", metavar="X", within=Range(above=0)
+    )
+    dry_run: bool = option("--dry-run", False, "Write no model.")
+    force: bool = option("--force", False, "Overwrite OUT.")
+    quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        demand(
+            self.report is None or self.report.suffix.lower() in REPORT_SUFFIXES,
+            f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
+        )
+        demand(not (self.quiet and self.verbosity), "-q and -v exclude each other: keep one")
+        demand(
+            not (self.dry_run and self.certificate),
+            "--certificate speaks of the model that is written: drop --dry-run or --certificate",
+        )
+
+    def target(self, model: Path) -> Path:
+        """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""
+        return self.output or model.with_name(f"{model.stem}.superopt.onnx")
+
+    def require_compatible(self, options: Options) -> None:
+        """Raise UsageError where a demand on the result cannot be decided by the chosen options."""
+        demand(
+            options.race or self.min_speedup is None,
+            "--min-speedup needs the race: drop --no-race or --min-speedup",
+        )

@@ -1,0 +1,260 @@
+"""How an option is declared: one field of a dataclass, which also says how the command line spells it.
+
+    threads: int | None = option("--threads", None, "Threads per session.", within=Range(least=1))
+
+The type and the default are the field's own; `taso_py.cli` derives its options and their environment variables from
+`flags`.  However a record of options is made, its values are brought into the declared types and ranges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType, NoneType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from taso_py.errors import UsageError
+
+T = TypeVar("T")
+Record = TypeVar("Record", bound="OptionRecord")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Numbers from ``least`` to ``most``, or greater than ``above``, or less than ``below``; None: no bound."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        bounds = (
+            ("at least", self.least),
+            ("at most", self.most),
+            ("more than", self.above),
+            ("less than", self.below),
+        )
+        return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+
+
+ANY = Range()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """How the command line spells a field."""
+
+    spellings: tuple[str, ...]
+    help: str
+    metavar: str | None
+    within: Range
+    parse: Callable[[Iterable[str]], Any] | None
+    """From the texts of an option that may be repeated to the field's value."""
+    count: bool
+    required: bool
+    variable: bool
+
+    @property
+    def name(self) -> str:
+        """The long spelling, as in --time-budget."""
+        return max(self.spellings, key=len)
+
+    @property
+    def environment(self) -> str | None:
+        """The environment variable that sets it, as in SUPEROPT_TIME_BUDGET; None: the command line alone does."""
+        return f"SUPEROPT_{self.name[2:].replace('-', '_').upper()}" if self.variable else None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One option as its field declares it: type, default, spelling."""
+
+    name: str
+    hint: Any
+    default: Any
+    flag: Flag
+
+    @property
+    def kind(self) -> Any:
+        """The type of a value that is given, without None."""
+        return _present(self.hint)
+
+    def held(self, value: object, *, called: str) -> Any:
+        """The value as the field holds it; UsageError, which calls it ``called``, where it cannot be meant."""
+        value = self.default if value is None else value
+        try:
+            found = conformed(value, self.hint)
+        except (TypeError, OverflowError):
+            raise UsageError(f"{called}: must be {described(self.hint)}") from None
+        if isinstance(found, float) and not math.isfinite(found):
+            raise UsageError(f"{called}: must be a finite number")
+        if isinstance(found, int | float) and not isinstance(found, bool) and found not in self.flag.within:
+            raise UsageError(f"{called}: must be {self.flag.within}")
+        return found
+
+
+def option(
+    spellings: str,
+    default: T,
+    text: str,
+    *,
+    metavar: str | None = None,
+    within: Range = ANY,
+    parse: Callable[[Iterable[str]], T] | None = None,
+    count: bool = False,
+    required: bool = False,
+    variable: bool = True,
+) -> T:
+    """A field of a record of options: ``spellings`` separated by blanks, the default, the help text.
+
+    ``parse`` makes the field's value of all texts of an option that may be repeated; without it the field's type says
+    how one text is read.  ``count``: how often it is said.  ``required``: the command cannot do without.  ``variable``:
+    whether an environment variable sets it too.
+    """
+    flag = Flag(
+        spellings=tuple(spellings.split()),
+        help=text,
+        metavar=metavar,
+        within=within,
+        parse=parse,
+        count=count,
+        required=required,
+        variable=variable,
+    )
+    metadata = {"flag": flag}
+    if isinstance(default, Mapping):  # dataclasses take it for mutable
+        return cast(T, dataclasses.field(default_factory=lambda: default, metadata=metadata))
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionRecord:
+    """Base of all records of options: what a field is given is brought into its type and range, or refused.
+
+    Lists become tuples, texts paths, a single size a shape; None stands for the default.
+    """
+
+    def __post_init__(self) -> None:
+        for one in declared(type(self)):
+            given = getattr(self, one.name)
+            object.__setattr__(self, one.name, one.held(given, called=f"{one.name}={shown(given)}"))
+
+
+def declared(kind: type[OptionRecord]) -> tuple[Declared, ...]:
+    """The options of a record, in the order of their fields."""
+    hints = get_type_hints(kind)
+    return tuple(
+        Declared(f.name, hints[f.name], f.default_factory() if callable(f.default_factory) else f.default, flag)
+        for f in dataclasses.fields(kind)
+        if (flag := f.metadata.get("flag")) is not None
+    )
+
+
+def reworded(kind: type[OptionRecord], name: str, text: str, *, default: Any = MISSING, variable: bool = True) -> Any:
+    """The field ``name`` of another record, with a help text of its own."""
+    one = next(one for one in declared(kind) if one.name == name)
+    flag = dataclasses.replace(one.flag, help=text, variable=variable)
+    return dataclasses.field(default=one.default if default is MISSING else default, metadata={"flag": flag})
+
+
+def chosen(kind: type[Record], options: Record | None, fields: Mapping[str, object]) -> Record:
+    """The options of a call: a record, single fields, or a record and the fields that differ from it.
+
+    UsageError for a name that no field has, and for a record of another kind.
+    """
+    known = [one.name for one in declared(kind)]
+    for name in fields:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"there is no option {name!r}: {hint}")
+    if options is None:
+        return kind(**fields)
+    if not isinstance(options, kind):
+        raise UsageError(f"options={shown(options)}: must be {kind.__name__} of taso_py.options, or left out")
+    return dataclasses.replace(options, **fields) if fields else options
+
+
+def shown(value: object) -> str:
+    """A value as Python writes it, on one line that is not too long."""
+    return " ".join(reprlib.repr(value).split())
+
+
+def conformed(value: object, hint: Any) -> Any:
+    """The value as an annotation has it; TypeError where it is nothing of that kind."""
+    if value is None:
+        if _present(hint) is hint:
+            raise TypeError
+        return None
+    hint = _present(hint)
+    readers: Mapping[Any, Callable[[Any, Any], Any]] = {tuple: _tuple, Mapping: _mapping, Literal: _choice}
+    origin = get_origin(hint)
+    if origin in readers:
+        return readers[origin](value, get_args(hint))
+    for kind, accepted in _SCALARS.items():
+        if hint is kind and isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
+            return kind(value)
+    raise TypeError
+
+
+_SCALARS: Mapping[type, Any] = {bool: bool, int: Integral, float: Real, str: str, Path: (str, PathLike)}
+
+
+def _tuple(value: object, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if arguments[0] is int and isinstance(value, Integral):
+        value = (value,)  # the one size of a symbol
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError
+    return tuple(conformed(one, arguments[0]) for one in value)
+
+
+def _mapping(value: object, arguments: tuple[Any, ...]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    return MappingProxyType({conformed(k, arguments[0]): conformed(v, arguments[1]) for k, v in value.items()})
+
+
+def _choice(value: object, choices: tuple[Any, ...]) -> Any:
+    if not isinstance(value, str) or value not in choices:
+        raise TypeError
+    return value
+
+
+def described(hint: Any) -> str:
+    """What a value of an annotation is, in words: ``a whole number or None``."""
+    kind, arguments = _present(hint), get_args(_present(hint))
+    words = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a file name"}
+    match get_origin(kind):
+        case None:
+            found = words[kind]
+        case _ if get_origin(kind) is Literal:
+            found = f"one of {', '.join(map(repr, arguments))}"
+        case _ if get_origin(kind) is tuple:
+            found = "a size or a list of sizes" if arguments[0] is int else f"a list, each {described(arguments[0])}"
+        case _:
+            found = f"a mapping from names, each to {described(arguments[1])}"
+    return found if kind is hint else f"{found}, or None"
+
+
+def _present(hint: Any) -> Any:
+    """An annotation without None."""
+    if NoneType not in get_args(hint):
+        return hint
+    (kind,) = (one for one in get_args(hint) if one is not NoneType)
+    return kind

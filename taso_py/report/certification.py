@@ -1,0 +1,31 @@
+"""What `superopt certify` has found, as a sentence and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from taso_py.certificate.certify import Certified
+from taso_py.result import plain
+
+SCHEMA = "superopt.certification/1"
+_FIGURES = ("steps", "places", "weights", "largest_ulp", "same_file", "inputs")
+
+
+def certification_text(original: Path, optimised: Path, found: Certified) -> str:
+    """One sentence about a certificate that holds."""
+    runs = f"; both agree on {found.inputs} sets of inputs"
+    if not found.steps:
+        return f"{optimised} is {original}, unchanged{runs}"
+    rules = "1 proved rule" if len(found.rules) == 1 else f"{len(found.rules)} proved rules"
+    weights = f", {found.weights} weights computed again" if found.weights else ""
+    other = "" if found.same_file else "; it is written differently from the file that the certificate was made for"
+    return f"{optimised} follows from {original} by {rules} in {found.places} places{weights}{runs}{other}"
+
+
+def certification_json(files: tuple[Path, Path, Path], found: Certified | None, reason: str | None) -> str:
+    """One JSON object about the original, the optimised model and the certificate; ``reason``: why it does not hold."""
+    names = dict(zip(("original", "optimised", "certificate"), map(str, files), strict=True))
+    head = {"schema": SCHEMA, **names, "holds": found is not None, "reason": reason}
+    rules = None if found is None else [{"name": law.name, "id": law.id} for law in found.rules]
+    return json.dumps(head | {n: plain(getattr(found, n, None)) for n in _FIGURES} | {"rules": rules}, indent=2)

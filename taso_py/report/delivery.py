@@ -1,0 +1,41 @@
+"""Where results go: what can go wrong there is found out before a long run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taso_py.backend.runtime import require_runtime
+from taso_py.errors import UsageError
+from taso_py.files import check_target, require_model_file
+from taso_py.options import Delivery
+from taso_py.result import Result
+
+
+def require_deliverable(model: Path, delivery: Delivery) -> None:
+    """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written."""
+    require_runtime()
+    require_model_file(model)
+    target = delivery.target(model)
+    if not delivery.dry_run:
+        check_target(target, sources=(model,), force=delivery.force)
+    taken = {target.absolute(): "--output"}
+    for name, file in (("--report", delivery.report), ("--certificate", delivery.certificate)):
+        if file is not None:
+            if (other := taken.setdefault(file.absolute(), name)) != name:
+                raise UsageError(f"{name} and {other} are both {file}: choose two names")
+            check_target(file, sources=(model, target), force=True)
+
+
+def delivered(result: Result, model: Path, delivery: Delivery) -> Result:
+    """The result with its model and its certificate written."""
+    if not delivery.dry_run:
+        result = result.save(delivery.target(model), force=delivery.force)
+    if delivery.certificate is not None:
+        result.save_certificate(delivery.certificate, force=True)
+    return result
+
+
+def require_writable(output: Path, *, force: bool) -> None:
+    """What can go wrong before a long run that writes one text file."""
+    require_runtime()
+    check_target(output, force=force)

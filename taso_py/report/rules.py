@@ -1,0 +1,67 @@
+"""What `superopt rules list` and `superopt rules show` say of rules, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taso_py.report.proofs import columns, obligations_plain, obligations_text, proof_lines
+from taso_py.rules.lock import Record
+from taso_py.rules.printer import condition_text
+from taso_py.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from taso_py.prove.verdict import Proved
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRule:
+    """A rule, and what is on record of it as it is now (None: nothing)."""
+
+    rule: Rule
+    record: Record | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        rule = self.rule
+        return {
+            "name": rule.name,
+            "id": rule.id,
+            "status": rule.status,
+            "file": str(rule.file),
+            "line": rule.line,
+            "conditions": [condition_text(condition) for condition in rule.conditions],
+            "text": rule.text(),
+            "proof": None if self.record is None else self.record.plain(),
+        }
+
+
+def rules_json(found: Sequence[ListedRule]) -> str:
+    """A JSON list with one object for each rule."""
+    return json.dumps([one.to_dict() for one in found], indent=2)
+
+
+def rules_text(found: Sequence[ListedRule]) -> str:
+    """One line for each rule: name, status, file and line; then their number."""
+    rules = [one.rule for one in found]
+    width = max((len(rule.name) for rule in rules), default=0)
+    lines = [f"{rule.name:<{width}}  {rule.status:<9}  {Path(rule.file).name}:{rule.line}" for rule in rules]
+    return "\n".join([*lines, f"{len(rules)} rules"])
+
+
+def rule_json(found: ListedRule, proof: Proved | None) -> str:
+    """One JSON object; with a ``proof`` also its obligations."""
+    shown = {} if proof is None else {"obligations": obligations_plain(found.rule, proof)}
+    return json.dumps(found.to_dict() | shown, indent=2)
+
+
+def rule_text(found: ListedRule, proof: Proved | None) -> str:
+    """The rule, then the obligations of a ``proof``; without one, what is on record."""
+    rule = found.rule
+    if proof is not None:
+        return f"{rule.text().rstrip()}\n\n{obligations_text(rule, proof)}"
+    facts = [("status", rule.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}")]
+    return f"{rule.text().rstrip()}\n\n{columns([*facts, *proof_lines(found.record)])}"

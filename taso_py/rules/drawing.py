@@ -1,0 +1,254 @@
+"""The sizes, attributes, choices and types of a random instance, drawn from a rule's text alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from taso_py.graph.types import TensorType
+from taso_py.ops.operator import Operator, frozen
+from taso_py.rules.build import from_front
+from taso_py.rules.element_types import ElementTypes
+from taso_py.rules.instance import PLAIN, Manner, Rejected
+from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
+from taso_py.rules.rule import Rule
+from taso_py.rules.term import (
+    Application,
+    AttributeExpression,
+    Axis,
+    Block,
+    Comparison,
+    Declaration,
+    Listing,
+    Membership,
+    Name,
+    Predicate,
+    Product,
+    Scalar,
+    Term,
+    Variable,
+    names_in,
+    ordered_names,
+)
+from taso_py.rules.unify import Binding, Unbound
+
+_FIRST = ("group", "transA", "transB", "blocksize")
+"""Attributes that the shapes of operands depend on."""
+_EARLY = (*_FIRST, "axis", "axes", "kernel_shape", "dilations", "strides", "starts", "indices_shape")
+"""Attributes drawn before the others, which depend on them."""
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Types, names and attributes of the left side of a directed rule, drawn term by term."""
+
+    rule: Rule
+    random: np.random.Generator
+    typed: bool = True
+    manner: Manner = PLAIN
+    _: KW_ONLY
+    binding: Binding = field(default_factory=Binding)
+    menus: Menus = field(init=False)
+    dtypes: ElementTypes = field(init=False)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    literals: dict[Scalar, TensorType] = field(default_factory=dict)
+    done: dict[Term, TensorType] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.menus = self.manner.menus(self.random)
+        self.dtypes = self.manner.types(self.rule, self.random)
+
+    def draw(self) -> None:
+        """Draws everything once; raises one of many errors where what was drawn is no instance."""
+        self._choices()
+        for declaration in self.rule.declarations:
+            if declaration.variable in self.rule.left.variables():
+                self._declared(declaration)
+        for c in self.rule.conditions:
+            if isinstance(c, Predicate) and c.kind == "number":
+                self.types.update((v, self._tensor_type(v, self.menus.ones())) for v in c.variables)
+        for term in self.rule.left.outputs:
+            self._type(term)
+        if not self.binding.settle() or self.binding.waiting or self.binding.shapes:
+            raise Rejected
+        self._conditions()
+
+    # ---- names and declared shapes ------------------------------------------------------------------------------
+
+    def _choices(self) -> None:
+        menus = [*self.rule.choices, *(c for c in self.rule.conditions if isinstance(c, Membership))]
+        for member in menus:
+            if not any(names_in(e) for e in member.menu):
+                options = [self.binding.value(e) for e in member.menu]
+                self.binding.names.setdefault(member.variable, options[self.random.integers(len(options))])
+
+    def _declared(self, declaration: Declaration) -> None:
+        dims: list[int] = []
+        for axis in declaration.axes:
+            dims.extend(self._axis(axis))
+        self.types[declaration.variable] = self._tensor_type(declaration.variable, tuple(dims))
+
+    def _tensor_type(self, name: str, shape: Shape) -> TensorType:
+        return TensorType(self.dtypes.variable(name), shape)
+
+    def _axis(self, axis: Axis) -> Shape:
+        if isinstance(axis, Block):
+            if axis.name not in self.binding.blocks:
+                self.binding.blocks[axis.name] = self.menus.block()
+            dims = self.binding.blocks[axis.name]
+            return self.menus.narrowed(dims) if axis.broadcast else dims
+        factors = axis.factors if isinstance(axis, Product) else (axis,)
+        whole: Any = 1
+        for factor in factors:
+            for name in ordered_names(factor):
+                self._size(name)
+            whole = whole * self.binding.value(factor)
+        if not isinstance(whole, int) or whole < 0:
+            raise Rejected
+        return (whole,)
+
+    def _size(self, name: str) -> None:
+        if name in self.binding.names:
+            return
+        for condition in self.rule.conditions:
+            if isinstance(condition, Comparison) and condition.relation == "==":
+                for this, other in ((condition.left, condition.right), (condition.right, condition.left)):
+                    if this == Name(name) and names_in(other) <= self.binding.names.keys():
+                        self.binding.names[name] = self.binding.value(other)
+                        return
+        self.binding.names[name] = self.menus.size()
+
+    # ---- types of the left side, bottom up ------------------------------------------------------------------------
+
+    def _type(self, term: Term) -> TensorType:
+        term = self.rule.left.resolve(term)
+        if isinstance(term, Variable):
+            return self.types.setdefault(term.name, self._tensor_type(term.name, self.menus.common))
+        if isinstance(term, Scalar):
+            return self.literals.setdefault(term, self._literal_type(term, self.menus.narrowed(self.menus.common)))
+        if term not in self.done:
+            self.done[term] = self._application(term)
+        return self.done[term]
+
+    def _application(self, term: Application) -> TensorType:
+        terms = [self.rule.left.resolve(a) for a in term.arguments]
+        attributes = dict(term.attributes)
+        for name in _FIRST:
+            self._attribute(term, name, attributes, [])
+        known: list[TensorType | None] = [
+            self._type(t) if isinstance(t, Application) or self._placed(t) else None for t in terms
+        ]
+        for k, t in enumerate(terms):
+            if known[k] is None and self._placed(t):
+                known[k] = self._type(t)
+            if known[k] is None:
+                if any(known) and "axis" in attributes:
+                    self._attribute(term, "axis", attributes, [x for x in known if x])
+                known[k] = self._suggested(term, k, known, t)
+            if isinstance(t, Variable) and (kind := array_kind(term.operator, k)):
+                self.kinds.setdefault(t.name, kind)
+        types = [t for t in known if t is not None]
+        for name in sorted(attributes, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY)):
+            self._attribute(term, name, attributes, types)
+        if term.operator.onnx in NEED_AXES and not all(t.rank for t in types):
+            raise Rejected
+        return self._operator(term, types).infer(*types)
+
+    def _placed(self, term: Term) -> bool:
+        return isinstance(term, Variable) and term.name in self.types
+
+    def _suggested(self, term: Application, k: int, known: list[TensorType | None], t: Term) -> TensorType:
+        given = {n: self.binding.value(e) for n, e in term.attributes if names_in(e) <= self.binding.names.keys()}
+        shape = self.menus.operand(term.operator, k, [x.dims if x else None for x in known], given)
+        if isinstance(t, Scalar):
+            return self.literals.setdefault(t, self._literal_type(t, shape))
+        assert isinstance(t, Variable), "an application is typed before its neighbours"
+        self.types[t.name] = self._tensor_type(t.name, shape)
+        return self.types[t.name]
+
+    def _literal_type(self, literal: Scalar, shape: Shape) -> TensorType:
+        return TensorType(self.dtypes.literal(literal), shape)
+
+    def _attribute(
+        self, term: Application, name: str, attributes: Mapping[str, AttributeExpression], types: Sequence[TensorType]
+    ) -> None:
+        expression = attributes.get(name)
+        if expression is None or (not types and term.arguments and name not in _FIRST):
+            return
+        if isinstance(expression, Listing) and types:
+            self._blocks_of(expression, types[0].dims)
+        try:
+            self.binding.value(expression)
+        except Unbound:
+            known = {n: self._value(e) for n, e in attributes.items()}
+            shapes = [t.dims for t in types]
+            actual = self._drawn(term, name, expression, shapes, known)
+            if not self.binding.unify(expression, frozen(actual)) or not self.binding.settle():
+                raise Rejected from None
+            self._decided()
+
+    def _blocks_of(self, shape: Listing, dims: Shape) -> None:
+        """Blocks that only a new shape names: a regrouping of the elements that its other sizes leave."""
+        unbound = [i for i in shape.items if isinstance(i, Block) and i.name not in self.binding.blocks]
+        if len(unbound) == 1:
+            others = Listing(tuple(i for i in shape.items if i != unbound[0]))
+            for name in (n for n in ordered_names(others) if n not in self.binding.names):
+                self.binding.names[name] = self.menus.divisor(math.prod(dims))
+            taken = math.prod(self.binding.value(others))
+            if taken == 0 or math.prod(dims) % taken:
+                raise Rejected
+            self.binding.blocks[unbound[0].name] = self.menus.grouped(math.prod(dims) // taken)
+
+    def _value(self, expression: AttributeExpression) -> object:
+        try:
+            return self.binding.value(expression)
+        except Unbound:
+            return None
+
+    def _drawn(
+        self,
+        term: Application,
+        name: str,
+        expression: AttributeExpression,
+        shapes: Sequence[Shape],
+        known: Mapping[str, object],
+    ) -> object:
+        if not isinstance(expression, Listing):
+            return self.menus.attribute(term.operator, name, shapes, known, None)
+        entries = [self._value(e) for e in expression.items if not isinstance(e, Block)]
+        return self.menus.attribute(term.operator, name, shapes, known, entries)
+
+    def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
+        """The term's operator in normal form; rejected when the normal form no longer matches the term."""
+        values = {n: self.binding.value(e) for n, e in term.attributes}
+        if "dtype" not in values and "dtype" in {f.name for f in fields(term.operator)}:
+            values["dtype"] = self.dtypes.result
+        normal = term.operator(**values).normal(*types)
+        result = normal.infer(*types)
+        for name, expression in term.attributes:
+            at = term.operator.axis_fields.get(name)
+            rank = 0 if at is None else (result if at < 0 else types[at]).rank
+            if not self.binding.unify(from_front(expression, rank), getattr(normal, name)):
+                raise Rejected
+        return normal
+
+    def _decided(self) -> None:
+        """Gives up early on a draw that can no longer satisfy a condition."""
+        for c in self.rule.conditions:
+            known = isinstance(c, Comparison) and names_in(c.left) | names_in(c.right) <= self.binding.names.keys()
+            if isinstance(c, Comparison) and known and not self.binding.holds(c):
+                raise Rejected
+
+    def _conditions(self) -> None:
+        for c in self.rule.conditions:
+            if isinstance(c, Comparison) and not self.binding.holds(c):
+                raise Rejected
+            if isinstance(c, Membership) and self.binding.names.get(c.variable) not in [
+                self.binding.value(e) for e in c.menu
+            ]:
+                raise Rejected

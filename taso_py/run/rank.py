@@ -1,0 +1,44 @@
+"""Which rules pay by themselves: the whole of `superopt rules rank`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from taso_py.backend.pool import lent
+from taso_py.options import RankOptions
+from taso_py.progress import Progress
+from taso_py.report.ranking import Ranking, ranked
+from taso_py.run.pipeline import time_original, usable_rules
+from taso_py.run.run import SEARCH_SHARE, Clock, Run
+from taso_py.run.searching import single_gains
+from taso_py.run.subject import prepare, require_runnable
+from taso_py.stop import StopFlag
+
+
+def rank(models: Sequence[Path], options: RankOptions, *, progress: Progress, stop: StopFlag) -> Ranking:
+    """Which rules pay on ``models`` by themselves; each has the whole time budget; after a stop, those so far."""
+    require_runnable(*models)
+    gains: dict[str, Mapping[str, float]] = {}
+    for model in models:
+        progress.log("info", str(model))
+        gains[str(model)] = _single_gains(model, options, progress, stop)
+        if stop:
+            break
+    return ranked(gains)
+
+
+def _single_gains(source: Path, chosen: RankOptions, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
+    options = chosen.of_one_model()
+    clock = Clock(options.time_budget_s / SEARCH_SHARE)
+    progress.phase("load")
+    library, setting = usable_rules(options), prepare(source, options)
+    if setting.loaded.unsupported is not None:
+        return {}
+    with lent(None, setting.config) as worker:
+        baseline = time_original(worker, setting, options)
+        run = Run(
+            source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
+            progress=progress, stop=stop, baseline=baseline,
+        )  # fmt: skip
+        return single_gains(run)

@@ -1,0 +1,45 @@
+"""Why a model stays as it was: a code, and words with the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taso_py.backend.race import RaceResult
+from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation
+from taso_py.result import ReasonCode, Rejection
+from taso_py.run.run import Run
+from taso_py.search.state import Found, StopReason
+
+
+def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple[ReasonCode, str]:
+    """There is nothing to race."""
+    if rejected:
+        return "all rejected", f"every rewrite that promised a gain changed values; first {rejected[0].name}"
+    if found.reason is StopReason.INTERRUPTED:
+        return "interrupted", "interrupted before a rewrite was found"
+    if found.explored:
+        return "nothing faster", f"none of {found.explored:,} rewrites was priced faster than the original"
+    if found.reason is StopReason.TIME:
+        return "too little time", f"no rewrite was priced in {job.clock.elapsed():.0f} s: raise --time-budget"
+    return "nothing matched", "no rule matches anywhere"
+
+
+def lost(standings: RaceResult) -> str:
+    """No candidate won the race."""
+    timed = [s.speedup for s in standings.standings[1:] if s.speedup is not None]
+    if not timed:
+        return f"no candidate ran in the race ({standings.standings[1].failure})"
+    best = f"the best of {len(timed)} candidates ran at {max(timed):.3f} times the original's speed"
+    return f"{best}, which is no gain that can be told from chance"
+
+
+def not_confirmed(job: Run, confirmation: Confirmation | None) -> tuple[ReasonCode, str]:
+    """A fresh measurement does not say that the winner is faster."""
+    if confirmation is None:
+        return "too little time", "no time was left to confirm the winner: raise --time-budget"
+    interval = f"{confirmation.speedup:.3f} [{confirmation.low:.3f}, {confirmation.high:.3f}]"
+    if confirmation.rounds < MIN_CONFIRM_ROUNDS:
+        return "too little time", f"time sufficed for {confirmation.rounds} rounds of confirmation: raise --time-budget"
+    if confirmation.low <= 1 < confirmation.high and confirmation.speedup >= 1 + job.options.min_gain:
+        return "too noisy", f"a fresh measurement gave {interval}, too wide to say: run on a quieter machine"
+    return "not confirmed", f"a fresh measurement gave {interval}"

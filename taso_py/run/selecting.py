@@ -1,0 +1,186 @@
+"""Which moves pay in the whole model: candidates are built without one rule after another and timed against each other.
+
+The search prices the places that a move changes, each on its own.  In the whole model ONNX Runtime may fuse across
+them, and a price that only looked good was the luckiest of thousands.  Here nothing counts but pairs of whole models.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from taso_py.backend.protocol import ModelRef
+from taso_py.errors import ModelError, WorkerError
+from taso_py.run.candidates import Workshop, discard
+from taso_py.run.run import Run
+from taso_py.search.moves import Later, Rewriter
+from taso_py.search.state import State, TraceStep
+from taso_py.search.strategy import ROUNDS
+from taso_py.search.view import View
+
+_ROUNDS = 5
+_RUNS, _LEAST_BLOCK_S = 4, 0.04
+"""Runs of the model, and seconds, that a block has at least."""
+_TIE = 0.003
+"""Share of the time below which two models are equally fast: the simpler one is taken."""
+_PASSES = 2
+"""How often each rule is tried without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A state and its whole model's seconds as a share of the original's."""
+
+    state: State
+    share: float
+
+
+@dataclass(slots=True)
+class Selection:
+    """Builds states from moves of others and times them in the whole model, until ``deadline`` (time.monotonic())."""
+
+    job: Run
+    workshop: Workshop
+    rewriter: Rewriter
+    start: View
+    deadline: float
+    timed: int = 0
+    matches: Later = field(init=False)
+    """Those of the start."""
+
+    def __post_init__(self) -> None:
+        self.matches = self.rewriter.later(self.start)
+
+    def best(self, states: Sequence[State], tidied: State | None) -> list[State]:
+        """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
+
+        Those only that are faster than the original.  Backwards from each of the states: without the rules whose
+        absence costs nothing.  Forwards from the tidied one.
+        """
+        ends = [timed for timed in map(self._against_original, states) if timed is not None]
+        ends = [self._backwards(timed) for timed in ends]
+        plain = self._against_original(tidied) if tidied is not None else None
+        if plain is not None:
+            ends.append(plain)
+        if states and (not ends or min(t.share for t in ends) > 1 - _TIE or _is_least(plain, ends)):
+            ends.append(self._forwards(plain, states[0].trace))
+        best = sorted(ends, key=lambda timed: timed.share)[:1]
+        others = [plain] if plain is not None and plain not in best else []
+        faster = [t for t in (*best, *others) if t.share < 1 - _TIE and t.state.trace]
+        return [_priced(timed, self.job.start_cost) for timed in faster]
+
+    def _backwards(self, best: Timed) -> Timed:
+        """Without each rule in turn, those that gained least first; as often as that helps."""
+        for _ in range(_PASSES):
+            before = best
+            for rule in _by_gain(best.state.trace):
+                if len(best.state.trace) > 1:
+                    trial = self._replayed(step for step in best.state.trace if step.rule != rule)
+                    best = self._better(best, trial, margin=-_TIE)
+            if best is before or self._late():
+                break
+        return best
+
+    def _forwards(self, best: Timed | None, steps: Sequence[TraceStep]) -> Timed:
+        """From the tidied state, or the original: with each further rule that pays there."""
+        current = best or Timed(State(self.start, Later(None), self.job.start_cost, 0.0), 1.0)
+        for rule in reversed(_by_gain(steps)):
+            if any(step.rule == rule for step in current.state.trace):
+                continue
+            trial = self._replayed((*current.state.trace, *(step for step in steps if step.rule == rule)))
+            current = self._better(current, trial, margin=_TIE)
+        return current
+
+    def _better(self, best: Timed, trial: State | None, *, margin: float) -> Timed:
+        """The trial, where it is faster by more than ``margin`` of the time; else what it was tried against."""
+        if trial is None or self._late() or trial.table.nodes == best.state.table.nodes:
+            return best
+        ratio = self._ratio(best.state, trial)
+        return Timed(trial, best.share * ratio) if ratio is not None and ratio < 1 - margin else best
+
+    def _against_original(self, state: State) -> Timed | None:
+        ratio = None if self._late() else self._ratio(None, state)
+        return None if ratio is None else Timed(state, ratio)
+
+    def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
+        """The moves made again as far as they still match."""
+        view, matches, trace = self.start, self.matches, list[TraceStep]()
+        for step in steps:
+            found = step.found_again(matches())
+            moved = self.rewriter.apply(view, found, ROUNDS) if found else None
+            if moved is not None:
+                view, matches = moved.view, self.rewriter.later(moved.view, (view, matches))
+                trace.append(step.done_as(moved))
+        return State(view, Later(None), 0.0, self.job.roofline.total(view.table), tuple(trace)) if trace else None
+
+    def _ratio(self, one: State | None, other: State) -> float | None:
+        """Seconds of the second model over those of the first (None: the original); None where one does not run."""
+        if any(step.rule in self.workshop.barred for step in other.trace):
+            return None
+        try:
+            with self._opened(one) as first, self._opened(other) as second:
+                return self._timed_pair(first, second)
+        except (ModelError, WorkerError):
+            return None
+
+    def _timed_pair(self, first: int, second: int) -> float | None:
+        """The ratio of the fastest blocks, the geometric mean of the workloads: others can only add time."""
+        worker, feeds = self.job.worker, self.job.setting.feeds
+        product = 1.0
+        for feed in feeds:
+            for handle in (first, second):
+                worker.run(handle, feed)
+            block_s = max(_LEAST_BLOCK_S, _RUNS * (self.job.baseline or 0.0))
+            rounds = worker.time_blocks([first, second], [feed, feed], rounds=_ROUNDS, block_s=block_s)
+            before, after = (min(column) for column in zip(*rounds, strict=True))
+            product *= after / before
+        self.timed += 1
+        self.job.progress.update(done=self.timed)
+        return float(product ** (1 / len(feeds)))
+
+    @contextmanager
+    def _opened(self, state: State | None) -> Iterator[int]:
+        made: ModelRef | None = None
+        if state is not None:
+            made = self.workshop.reference(self.workshop.build(state.table))
+        try:
+            handle = self.job.worker.open(made or self.job.setting.reference)
+            try:
+                yield handle
+            finally:
+                self.job.worker.close(handle)
+        finally:
+            if made is not None:
+                discard(made)
+
+    def _late(self) -> bool:
+        return time.monotonic() > self.deadline or self.job.stopped()
+
+
+def _by_gain(steps: Sequence[TraceStep]) -> list[str]:
+    """Rules by what the search took their moves to gain, ascending."""
+    gains: dict[str, float] = {}
+    for step in steps:
+        gains[step.rule] = gains.get(step.rule, 0.0) + step.before - step.after
+    return sorted(gains, key=lambda rule: gains[rule])
+
+
+def _is_least(one: Timed | None, others: Sequence[Timed]) -> bool:
+    return one is not None and one.share <= min(t.share for t in others)
+
+
+def _priced(best: Timed, start: float) -> State:
+    """The state at its measured cost; what the search took each move to gain is scaled to add up to it."""
+    steps = best.state.trace
+    told = [step.before - step.after for step in steps]
+    gained = start * (1 - best.share)
+    scale = gained / sum(told) if sum(told) > 0 else 0.0
+    even = 0.0 if sum(told) > 0 else gained / len(steps)
+    trace, cost = list[TraceStep](), start
+    for step, gain in zip(steps, told, strict=True):
+        after = cost - scale * gain - even
+        trace.append(replace(step, before=cost, after=after))
+        cost = after
+    return replace(best.state, cost=start * best.share, trace=tuple(trace))

@@ -1,0 +1,40 @@
+"""Paths that are no ordinary files are refused at once, and nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from taso_py.errors import ModelError, OutputError
+from taso_py.files import check_target, require_model_file
+from tests.conftest import RunCli
+
+
+def test_only_regular_files_are_read(tmp_path: Path, run_cli: RunCli) -> None:
+    fifo = tmp_path / "fifo.onnx"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(ModelError, match="not a regular file"):
+            require_model_file(path)
+    assert run_cli("inspect", fifo, timeout=60).returncode == 3
+
+
+@pytest.mark.parametrize("name", ["n" * 300 + ".onnx", "a\0b.onnx"])
+def test_names_that_no_file_has_are_one_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ModelError, match=r"too long|NUL"):
+        require_model_file(tmp_path / name)
+    with pytest.raises(OutputError):
+        check_target(tmp_path / name)
+
+
+@pytest.mark.parametrize("to", ["file", "nothing", "device"])
+def test_a_link_is_never_replaced(tmp_path: Path, to: str) -> None:
+    link, file = tmp_path / "link.onnx", tmp_path / "file.onnx"
+    file.write_bytes(b"content")
+    link.symlink_to({"file": file, "nothing": tmp_path / "absent", "device": Path("/dev/null")}[to])
+    with pytest.raises(OutputError, match="symbolic link: name the file"):
+        check_target(link, force=True)
+    assert link.is_symlink()
+    assert file.read_bytes() == b"content"

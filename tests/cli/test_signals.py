@@ -1,0 +1,117 @@
+"""Signals: the first of any kind ends a run with a result, the second at once; neither leaves anything behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+import pytest
+
+from scripts.bench.networks import nasrnn
+from taso_py.folders import LOCK
+from taso_py.stop import SIGNALS, Interrupted, StopFlag, stop_on_interrupt
+from tests.conftest import cli_environment
+
+
+def heeded() -> None:
+    """What nohup, under which these tests may run, had set to be ignored."""
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+@contextmanager
+def run(tmp_path: Path, phase: str) -> Iterator[subprocess.Popen[str]]:
+    """A run on a model that takes its time, once it has said that it is in a phase."""
+    onnx.save(nasrnn(steps=4, hidden=64), tmp_path / "model.onnx")
+    (tmp_path / "tmp").mkdir()
+    command = ["optimize", "model.onnx", "-o", "out.onnx", "--time-budget", "300", "--json", "-vv"]
+    env = cli_environment({"TMPDIR": str(tmp_path / "tmp"), "SUPEROPT_CACHE": str(tmp_path / "cache.sqlite")})
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(
+        [sys.executable, "-m", "taso_py", *command],
+        cwd=tmp_path, env=env, text=True, preexec_fn=heeded, **pipes,  # noqa: PLW1509 - this test starts no threads
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith(f"superopt: {phase}"):
+                break
+        yield process
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "phase"),
+    [
+        (signal.SIGTERM, 143, "load"),
+        (signal.SIGTERM, 143, "search"),
+        (signal.SIGHUP, 129, "search"),
+        (signal.SIGINT, 0, "search"),
+    ],
+)
+def test_the_first_signal_ends_with_a_copy_and_a_reason(tmp_path: Path, number: int, code: int, phase: str) -> None:
+    with run(tmp_path, phase) as process:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    assert f"superopt: {signal.Signals(number).name}: stopping" in err
+    assert "Traceback" not in err
+    result = json.loads(out)
+    assert (result["stop_reason"], result["improved"]) == ("interrupted", False)
+    assert (tmp_path / "out.onnx").read_bytes() == (tmp_path / "model.onnx").read_bytes()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_after_a_kill_nothing_is_left_once_another_run_has_begun(tmp_path: Path) -> None:
+    with run(tmp_path, "search") as process:
+        time.sleep(1)
+        process.kill()
+        process.communicate(timeout=120)
+    left = list((tmp_path / "tmp").iterdir())
+    for folder in left:
+        past = time.time() - 3600
+        os.utime(folder / LOCK, (past, past))
+    env = cli_environment({"TMPDIR": str(tmp_path / "tmp")})
+    program = "from taso_py.folders import RunFolder\nRunFolder().close()"
+    subprocess.run([sys.executable, "-c", program], check=True, env=env)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_what_is_confirmed_is_finished(capfd: pytest.CaptureFixture[str]) -> None:
+    stop, done = StopFlag(), []
+    with stop_on_interrupt(stop, SIGNALS):
+        with pytest.raises(Interrupted), stop.abandoning():
+            signal.raise_signal(signal.SIGTERM)
+        other = StopFlag()
+        with stop_on_interrupt(other, SIGNALS), other.abandoning():
+            other.keep()
+            signal.raise_signal(signal.SIGTERM)
+            done.append("kept")
+    assert done == ["kept"]
+    assert (stop.signal, other.signal) == (signal.SIGTERM, signal.SIGTERM)
+    assert capfd.readouterr().err.count("SIGTERM: stopping") == 2
+
+
+def test_the_second_signal_ends_at_once() -> None:
+    with stop_on_interrupt(StopFlag(), SIGNALS):
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,41 @@
+"""The corpus script: its models are valid, and it counts how runs end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from scripts.audit.random_models import GRAMMAR, random_model
+from scripts.audit.robustness import Subject, backend_models, packaged_models, run
+
+
+def operators(graph: onnx.GraphProto) -> set[str]:
+    return {node.op_type for node in graph.node}
+
+
+def test_random_models_run_and_differ() -> None:
+    kinds: set[str] = set()
+    for seed in range(2 * len(GRAMMAR)):
+        model = random_model(seed)
+        session = onnxruntime.InferenceSession(model.SerializeToString())
+        shape = [size if isinstance(size, int) else 1 for size in session.get_inputs()[0].shape]
+        assert session.run(None, {"x": np.zeros(shape, np.float32)})
+        kinds |= operators(model.graph)
+    assert len(kinds) >= 2 * len(GRAMMAR)
+    assert random_model(3) == random_model(3) != random_model(7)
+
+
+def test_every_kind_that_ships_is_there() -> None:
+    assert {s.kind for s in backend_models()} == {"node", "simple", "light", "pytorch-converted", "pytorch-operator"}
+    assert all("onnx/backend" not in s.name for s in packaged_models())
+
+
+@pytest.mark.parametrize(("source", "code"), [(b"no model", 3), (random_model(1).SerializeToString(), 0)])
+def test_a_run_ends_with_its_exit_code(source: bytes, code: int, tmp_path: Path) -> None:
+    ending = run(Subject("random", "one", source), tmp_path, 5.0)
+    assert ending.code == code
+    assert bool(ending.says) == (code != 0)
