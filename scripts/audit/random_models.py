@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from taso_py.arrays import Array
+
 OPSET, IR = 17, 8
 MOST_ELEMENTS = 4096
 """Values larger than this are not built upon."""
@@ -50,7 +52,7 @@ class _Growing:
     def weight(self, *shape: int) -> str:
         return self.constant(self.random.normal(size=shape).astype(np.float32))
 
-    def constant(self, array: np.ndarray) -> str:  # type: ignore[type-arg]
+    def constant(self, array: Array) -> str:
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(array, name))
         return name

@@ -15,8 +15,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,9 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-
-if __package__ in (None, "") and not os.environ.get("PYTHONPATH"):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from taso_py.cost.roofline import Roofline
 from taso_py.onnx_io.load import Loaded

@@ -132,8 +132,7 @@ class Selection:
         for feed in feeds:
             for handle in (first, second):
                 worker.run(handle, feed)
-            block_s = max(_LEAST_BLOCK_S, _RUNS * (self.job.baseline or 0.0))
-            rounds = worker.time_blocks([first, second], [feed, feed], rounds=_ROUNDS, block_s=block_s)
+            rounds = worker.time_blocks([first, second], [feed, feed], rounds=_ROUNDS, block_s=self._block_s)
             before, after = (min(column) for column in zip(*rounds, strict=True))
             product *= after / before
         self.timed += 1
@@ -155,8 +154,14 @@ class Selection:
             if made is not None:
                 discard(made)
 
+    @property
+    def _block_s(self) -> float:
+        return max(_LEAST_BLOCK_S, _RUNS * (self.job.baseline or 0.0))
+
     def _late(self) -> bool:
-        return time.monotonic() > self.deadline or self.job.stopped()
+        """Whether the time does not suffice for one more pair of models."""
+        pair_s = 2 * _ROUNDS * self._block_s * len(self.job.setting.feeds)
+        return time.monotonic() + pair_s > self.deadline or self.job.stopped()
 
 
 def _by_gain(steps: Sequence[TraceStep]) -> list[str]:

@@ -52,10 +52,15 @@ def walked(rules: Rewriter, start: View, *names: str) -> State:
     return State(view, rules.later(view), 0.5, 0.5, tuple(trace))
 
 
-def selection(seconds: Mapping[str, float] = SECONDS, deadline: float | None = None) -> Weighed:
+def selection(
+    seconds: Mapping[str, float] = SECONDS, deadline: float | None = None, baseline: float = 0.001
+) -> Weighed:
     loaded = load(model(GRAPH))
     rules, canonical = rewriter(LAWS)
-    job = SimpleNamespace(start_cost=20.0, stopped=lambda: False, roofline=SimpleNamespace(total=lambda table: 1.0))
+    job = SimpleNamespace(
+        start_cost=20.0, baseline=baseline, setting=SimpleNamespace(feeds=[{}]),
+        stopped=lambda: False, roofline=SimpleNamespace(total=lambda table: 1.0),
+    )  # fmt: skip
     chosen = Weighed(
         job, SimpleNamespace(barred=set()), rules, view_of(loaded, canonical), deadline or time.monotonic() + 60
     )
@@ -97,6 +102,11 @@ def test_prices_are_those_of_the_whole_model_and_add_up() -> None:
     assert best.trace[0].before == pytest.approx(20.0)
     assert best.trace[-1].after == pytest.approx(best.cost)
     assert all(a.after == pytest.approx(b.before) for a, b in zip(best.trace, best.trace[1:], strict=False))
+
+
+def test_a_pair_that_would_end_after_the_deadline_is_not_begun() -> None:
+    choice = selection(deadline=time.monotonic() + 60, baseline=10.0)
+    assert choice.best([walked(choice.rewriter, choice.start, "idle")], None) == []
 
 
 def test_after_the_deadline_nothing_is_timed() -> None:
