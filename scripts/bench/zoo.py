@@ -20,7 +20,8 @@ import onnx
 
 from scripts.bench import zoo_torch
 from scripts.bench.feeds import random_feeds
-from scripts.bench.networks import NETWORKS, REFERENCES
+from scripts.bench.networks import NETWORKS
+from scripts.bench.networks import REFERENCES as IN_CODE
 
 DEFAULT_OUT = Path("zoo_models")
 
@@ -49,6 +50,11 @@ def _vision(
     return Entry(f"{source}.{name}", lambda: zoo_torch.export_vision(vision))
 
 
+def _reparameterized(name: str, image: int) -> Callable[[], onnx.ModelProto]:
+    vision = zoo_torch.Vision("timm", name, image, False, {})
+    return lambda: zoo_torch.export_vision(vision, reparameterized=True)
+
+
 _INCEPTION = {"aux_logits": False, "transform_input": False, "init_weights": True}
 
 # The tracing exporter writes convolutional nets as most files in circulation have them; it leaves shape
@@ -59,6 +65,9 @@ ZOO: dict[str, Entry] = {
     "repvgg_a0": _in_code("repvgg_a0"),
     "resnext50": _in_code("resnext50"),
     "bert_lora": _in_code("bert_lora"),
+    "gru": _in_code("gru"),
+    "separate_heads": _in_code("separate_heads"),
+    "multi_gate_experts": _in_code("multi_gate_experts"),
     "resnet50": _vision("torchvision", "resnet50"),
     "regnet_x_1_6gf": _vision("torchvision", "regnet_x_1_6gf"),
     "squeezenet": _vision("torchvision", "squeezenet1_1"),
@@ -69,11 +78,24 @@ ZOO: dict[str, Entry] = {
     "mobilenet_v3": _vision("torchvision", "mobilenet_v3_large"),
     "efficientnet_b0": _vision("torchvision", "efficientnet_b0"),
     "shufflenet_v2": _vision("torchvision", "shufflenet_v2_x1_0", dynamo=True),
+    "fastvit_t8": _vision("timm", "fastvit_t8", 256),
+    "repvit_m1": _vision("timm", "repvit_m1"),
+    "ghostnet": _vision("timm", "ghostnet_100"),
+    "googlenet": _vision("torchvision", "googlenet", options={"aux_logits": False, "init_weights": True}),
+    "levit_128": _vision("timm", "levit_128"),
+    "decoder": Entry("built in torch", zoo_torch.export_decoder),
+    "dlrm": Entry("built in torch", zoo_torch.export_dlrm),
     "swin_t": _vision("torchvision", "swin_t", dynamo=True),
     "vit_b_16": _vision("torchvision", "vit_b_16", dynamo=True),
     "bert": Entry("transformers.BertModel", zoo_torch.export_bert),
     "gpt2": Entry("transformers.GPT2Model", zoo_torch.export_gpt2),
     "llama": Entry("transformers.LlamaModel", zoo_torch.export_llama),
+}
+
+REFERENCES: dict[str, Callable[[], onnx.ModelProto]] = {
+    **IN_CODE,
+    "fastvit_t8": _reparameterized("fastvit_t8", 256),
+    "repvit_m1": _reparameterized("repvit_m1", 224),
 }
 
 

@@ -112,8 +112,11 @@ class Vision:
     options: Mapping[str, bool]
 
 
-def export_vision(vision: Vision) -> onnx.ModelProto:
-    """The classifier on one image; input ``image [1, 3, side, side]``, output ``logits``."""
+def export_vision(vision: Vision, *, reparameterized: bool = False) -> onnx.ModelProto:
+    """The classifier on one image; input ``image [1, 3, side, side]``, output ``logits``.
+
+    ``reparameterized``: as timm merges the parallel branches of its training form, from the same weights.
+    """
     torch, torchvision = _require("torch"), _torchvision()
     torch.manual_seed(SEED)
     if vision.source == "timm":
@@ -121,7 +124,31 @@ def export_vision(vision: Vision) -> onnx.ModelProto:
     else:
         model = getattr(torchvision.models, vision.name)(weights=None, **vision.options)
     inputs = (torch.randn(1, 3, vision.image, vision.image),)
-    return _export(_randomise(model, inputs), inputs, ["image"], ["logits"], dynamo=vision.dynamo)
+    model = _randomise(model, inputs)
+    if reparameterized:
+        model = _require("timm.utils").reparameterize_model(model)
+    return _export(model, inputs, ["image"], ["logits"], dynamo=vision.dynamo)
+
+
+def export_decoder() -> onnx.ModelProto:
+    """The segmentation head on one image of 256 pixels a side."""
+    torch, modules = _require("torch"), _modules()
+    torch.manual_seed(SEED)
+    inputs = (torch.randn(1, 3, 256, 256),)
+    return _export(_randomise(modules.Decoder(), inputs), inputs, ["image"], ["scores"], dynamo=False)
+
+
+def export_dlrm() -> onnx.ModelProto:
+    """The recommender on 16 users."""
+    torch, modules = _require("torch"), _modules()
+    torch.manual_seed(SEED)
+    inputs = (torch.randn(16, 13), torch.randint(0, 1000, (16, 26)))
+    return _export(_randomise(modules.Recommender(), inputs), inputs, ["dense", "categories"], ["p"], dynamo=False)
+
+
+def _modules() -> Any:
+    _require("torch")
+    return importlib.import_module("scripts.bench.zoo_modules")
 
 
 def _token_ids(vocabulary: int) -> Any:

@@ -31,6 +31,9 @@ TINY: dict[str, dict[str, Any]] = {
     "tiny_mlp": {},
     "softsign_experts": {"layers": 2, "experts": 4, "width": 16, "batch": 2},
     "sngan": {"channels": 2, "latent": 8, "base": 2},
+    "gru": {"steps": 2, "hidden": 8, "batch": 2},
+    "separate_heads": {"heads": 2, "hidden": 8, "rows": 3, "batch": 2},
+    "multi_gate_experts": {"experts": 3, "gates": 2, "inputs": 8, "width": 8, "batch": 3},
 }  # fmt: skip
 
 

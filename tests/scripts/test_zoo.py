@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DEMANDED = {
     "resnet50", "resnext50", "regnet_x_1_6gf", "squeezenet", "inception_v3", "nasnet_a", "densenet121",
     "vgg19", "mobilenet_v3", "efficientnet_b0", "shufflenet_v2", "mobileone_s0", "repvgg_a0", "swin_t",
-    "vit_b_16", "bert", "bert_lora", "gpt2", "llama", "nasrnn",
+    "vit_b_16", "bert", "bert_lora", "gpt2", "llama", "nasrnn", "fastvit_t8", "repvit_m1", "ghostnet", "googlenet",
+    "levit_128", "decoder", "dlrm", "gru", "separate_heads", "multi_gate_experts",
 }  # fmt: skip
 
 LIST_WITHOUT_TORCH = """
@@ -48,7 +49,7 @@ def tiny_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_zoo_holds_what_the_bench_is_asked_for() -> None:
     assert zoo.ZOO.keys() == DEMANDED
-    assert REFERENCES.keys() <= zoo.ZOO.keys()
+    assert REFERENCES.keys() <= zoo.REFERENCES.keys() <= zoo.ZOO.keys()
 
 
 def test_listing_works_as_a_script_and_imports_no_torch() -> None:

@@ -15,6 +15,14 @@ from .convnets import reference_resnext50, resnext50, squeezenet, tiny_cnn
 from .generators import sngan
 from .recurrent import lstm, nasrnn, reference_nasrnn
 from .reparam import mobileone_s0, reference_mobileone_s0, reference_repvgg_a0, repvgg_a0
+from .siblings import (
+    gru,
+    multi_gate_experts,
+    reference_gru,
+    reference_multi_gate_experts,
+    reference_separate_heads,
+    separate_heads,
+)
 
 NETWORKS: dict[str, Callable[..., onnx.ModelProto]] = {
     "nasrnn": nasrnn,
@@ -29,6 +37,9 @@ NETWORKS: dict[str, Callable[..., onnx.ModelProto]] = {
     "tiny_mlp": tiny_mlp,
     "softsign_experts": softsign_experts,
     "sngan": sngan,
+    "gru": gru,
+    "separate_heads": separate_heads,
+    "multi_gate_experts": multi_gate_experts,
 }
 
 REFERENCES: dict[str, Callable[..., onnx.ModelProto]] = {
@@ -37,4 +48,7 @@ REFERENCES: dict[str, Callable[..., onnx.ModelProto]] = {
     "repvgg_a0": reference_repvgg_a0,
     "resnext50": reference_resnext50,
     "bert_lora": reference_bert_lora,
+    "gru": reference_gru,
+    "separate_heads": reference_separate_heads,
+    "multi_gate_experts": reference_multi_gate_experts,
 }
