@@ -253,7 +253,7 @@ def test_rules_are_saved_on_demand(place: Path) -> None:
             "freeze_initializers=1: must be",
         ),
         (lambda: taso_py.inspect("a.onnx", options.Options), "options=<class"),
-        (lambda: taso_py.inspect("a.onnx", seed=1), "there is no option 'seed'"),
+        (lambda: taso_py.inspect("a.onnx", alpha=1), "there is no option 'alpha'"),
         (lambda: api.generate(max_operators=7), "max_operators=7: must be at least 1 and at most 6"),
         (lambda: api.generate(executor="threads"), "executor='threads': must be one of 'processes', 'ray'"),
         (lambda: api.generate(ops="MatMul"), "ops='MatMul': must be a list"),

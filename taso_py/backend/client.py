@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self, cast
 
+from taso_py.backend.kernels import Kernel
 from taso_py.backend.protocol import (
     LEVELS,
     Close,
@@ -30,6 +31,7 @@ from taso_py.backend.protocol import (
     ModelRef,
     Open,
     Outputs,
+    Profile,
     Reference,
     Reply,
     Request,
@@ -42,6 +44,7 @@ from taso_py.backend.protocol import (
 )
 from taso_py.backend.runtime import require_runtime
 from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError
+from taso_py.folders import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,16 +117,7 @@ class Worker:
     ) -> int:
         """Create a session (level and ep default to the configuration's) and return its handle."""
         ref = ModelRef.of(model)
-        _require_file(ref)
-        request = Open(
-            str(ref.model.absolute()) if isinstance(ref.model, Path) else ref.model,
-            None if ref.base_dir is None else str(ref.base_dir.absolute()),
-            level or self.config.ort_level,
-            ep or self.config.ep,
-            (*ref.disabled, *disabled),
-        )
-        if request.level not in LEVELS:
-            raise UsageError(f"unknown ORT level {request.level!r}: use one of {', '.join(LEVELS)}")
+        request = self._request(ref, level, ep, disabled)
         handle = self._next
         self._next += 1
         self._create(handle, ref, request, timeout)
@@ -197,6 +191,18 @@ class Worker:
         timed = self.time_rounds(handles, feeds, rounds=rounds, block_s=block_s, deadline=deadline, warm=warm)
         return [[_median(block) for block in blocks] for blocks in timed]
 
+    def profile(
+        self, model: ModelRef | Path | bytes, feeds: Feeds, *, budget_s: float = 0.5, timeout: float | None = None
+    ) -> tuple[Kernel, ...]:
+        """Seconds of each kernel of the optimised graph, from runs of ``budget_s`` seconds in a session of its own."""
+        ref = ModelRef.of(model)
+        with RunFolder() as folder:
+            request = Profile(self._request(ref), feeds, budget_s, str(folder.path))
+            try:
+                return cast("tuple[Kernel, ...]", self._call(request, timeout))
+            except ModelError as error:
+                raise ModelError(f"{ref.name}: ONNX Runtime cannot profile it: {error}") from None
+
     def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:
         """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot."""
         source = ModelRef.of(model).model
@@ -225,6 +231,21 @@ class Worker:
             self._create(handle, *self._opened[handle], None)
             sessions = self._alive().sessions
         return sessions[handle]
+
+    def _request(
+        self, ref: ModelRef, level: str | None = None, ep: str | None = None, disabled: Sequence[str] = ()
+    ) -> Open:
+        _require_file(ref)
+        level = level or self.config.ort_level
+        if level not in LEVELS:
+            raise UsageError(f"unknown ORT level {level!r}: use one of {', '.join(LEVELS)}")
+        return Open(
+            str(ref.model.absolute()) if isinstance(ref.model, Path) else ref.model,
+            None if ref.base_dir is None else str(ref.base_dir.absolute()),
+            level,
+            ep or self.config.ep,
+            (*ref.disabled, *disabled),
+        )
 
     def _create(self, handle: int, ref: ModelRef, request: Open, timeout: float | None) -> None:
         child = self._alive()

@@ -116,6 +116,17 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True)
+class Profile:
+    """Kernel times of a model in a session of its own, from as many runs as fit into ``budget_s``, at least five."""
+
+    opened: Open
+    feeds: Feeds
+    budget_s: float
+    folder: str
+    """Where ONNX Runtime may write."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """Evaluate in float64 with the onnx package's own evaluator."""
 
@@ -123,7 +134,7 @@ class Reference:
     feeds: Feeds
 
 
-Request: TypeAlias = Open | Close | Describe | Run | Time | Reference
+Request: TypeAlias = Open | Close | Describe | Run | Time | Profile | Reference
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,13 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
 
 from taso_py.backend import values
+from taso_py.backend.kernels import Kernel, kernels_of
 from taso_py.backend.protocol import (
     CPU,
     LEVELS,
@@ -30,6 +32,7 @@ from taso_py.backend.protocol import (
     Info,
     Open,
     Outputs,
+    Profile,
     Reference,
     Reply,
     Request,
@@ -64,6 +67,9 @@ _DEVICES = {
     "DmlExecutionProvider": "dml",
 }
 
+_LEAST_PROFILED, _MOST_PROFILED = 5, 200
+"""Runs of a profile: a million events are the most that ONNX Runtime keeps."""
+
 # "/onnxruntime_src/onnxruntime/core/x.cc:12 void f(const Y&) Message": users need the message only.
 _SOURCE_PLACE = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\) ")
 
@@ -96,14 +102,21 @@ class Host:
                 return self.run(session, feeds, outputs)
             case Time():
                 return self.time(request)
+            case Profile():
+                return self.profile(request)
             case Reference(model, feeds):
                 from taso_py.backend import reference
 
                 return reference.evaluate(model, feeds)
 
     def open(self, request: Open) -> int:
+        session = self._created(request, self._options(request))
+        self.opened += 1
+        self.sessions[self.opened] = (session, _DEVICES.get(request.ep, "cpu"))
+        return self.opened
+
+    def _created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
         providers = self._providers(request.ep)
-        options = self._options(request)
         source = request.model if isinstance(request.model, str) else bytes(request.model)
         try:
             session = ort.InferenceSession(
@@ -117,9 +130,7 @@ class Host:
                 f"{request.ep} is part of this ONNX Runtime but cannot start (active: {', '.join(active)}): "
                 "check its drivers and libraries"
             )
-        self.opened += 1
-        self.sessions[self.opened] = (session, _DEVICES.get(request.ep, "cpu"))
-        return self.opened
+        return session
 
     def _providers(self, ep: str) -> list[Any]:
         available = ort.get_available_providers()
@@ -176,9 +187,32 @@ class Host:
             gc.enable()
         return rounds
 
+    def profile(self, request: Profile) -> tuple[Kernel, ...]:
+        """Kernel times of a model; a first run that makes everything ready is among the slower half of its runs."""
+        options = self._options(request.opened)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(request.folder) / "profile")
+        session = self._created(request.opened, options)
+        run = values.runner(session, request.feeds, _DEVICES.get(request.opened.ep, "cpu"))
+        try:
+            runs = _repeated(run, request.budget_s)
+        except Exception as error:
+            raise ModelError(_one_line(error)) from error
+        return kernels_of(Path(session.end_profiling()), runs)
+
     def _runner(self, number: int, feeds: Feeds) -> Callable[[], object]:
         session, device = self.sessions[number]
         return values.runner(session, feeds, device)
+
+
+def _repeated(run: Callable[[], object], seconds: float) -> int:
+    """Runs for so long, a few times at least and not for ever; how often."""
+    end = time.perf_counter() + seconds
+    count = 0
+    while count < _LEAST_PROFILED or (count < _MOST_PROFILED and time.perf_counter() < end):
+        run()
+        count += 1
+    return count
 
 
 def _block(run: Callable[[], object], block_s: float, deadline: float, *, warm: bool) -> Any:

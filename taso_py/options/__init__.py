@@ -213,8 +213,12 @@ class BenchOptions(CheckOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(ShapeOptions):
+class InspectOptions(CheckOptions):
     """The options of `inspect`."""
+
+    profile: bool = option(
+        "--profile", False, "Run it too, and tell where its time goes and what rewriting can gain at most."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

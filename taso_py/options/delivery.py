@@ -81,7 +81,11 @@ class Delivery(VerboseDisplay):
         "--certificate", None, "Also write every step to the result, for superopt certify.", metavar="FILE"
     )
     min_speedup: float | None = option(
-        "--min-speedup", None, "Exit with 6 unless X times faster.", metavar="X", within=Range(above=0)
+        "--min-speedup",
+        None,
+        "Exit with 6 unless at least X times faster, by the lower bound.",
+        metavar="X",
+        within=Range(above=0),
     )
     dry_run: bool = option("--dry-run", False, "Write no model.")
     force: bool = option("--force", False, "Overwrite OUT.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from taso_py.result import Result
+from taso_py.result import ModelProfile, Result
 
 # Width of the 95 % interval, relative to the median, from which a speed-up is called noisy.
 NOISY_WIDTH = 0.2
@@ -50,8 +50,44 @@ def tables(result: Result) -> tuple[TextTable, ...]:
     found = (
         TextTable("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
         TextTable("Rejected", ("rule", "site", "reason", "reproduction"), barred),
+        TextTable("Raced", ("candidate", "predicted", "measured"), _raced(result), frozenset({1, 2})),
     )
     return tuple(table for table in found if table.rows)
+
+
+def _raced(result: Result) -> tuple[tuple[str, ...], ...]:
+    """Candidates beside the winner: what was tried and lost."""
+    return tuple(
+        (", ".join(c.rules), _number(c.predicted_speedup, ".2f"), _number(c.speedup, ".3f") or (c.failure or ""))
+        for c in result.raced
+    )
+
+
+_SHOWN_OPERATORS = 12
+
+
+def profile_table(profile: ModelProfile) -> TextTable:
+    """Where a model's time goes, by the operators of the graph that ONNX Runtime made of it."""
+    shown = profile.operators[:_SHOWN_OPERATORS]
+    rows = [(o.operator, str(o.kernels), f"{1000 * o.seconds:.3f}", f"{o.share:.1%}") for o in shown]
+    rest = profile.operators[_SHOWN_OPERATORS:]
+    if rest:
+        kernels, seconds = sum(o.kernels for o in rest), sum(o.seconds for o in rest)
+        rows.append(("others", str(kernels), f"{1000 * seconds:.3f}", f"{sum(o.share for o in rest):.1%}"))
+    return TextTable("Where the time goes", ("kernel", "calls", "ms", "share"), tuple(rows), frozenset({1, 2, 3}))
+
+
+def profile_sentence(profile: ModelProfile) -> str:
+    """What a rewrite can gain, as far as the profile tells."""
+    kernels = f"{profile.product_kernels} convolutions and matrix products"
+    if not profile.product_kernels:
+        return "none of the time is in convolutions or matrix products"
+    speed, peak = profile.operations_per_second, profile.peak_operations_per_second
+    pace = f" at {speed / peak:.0%} of this machine's peak" if speed and peak else ""
+    return (
+        f"{profile.products_share:.0%} of the time is in {kernels}{pace}: "
+        f"without all the rest the model would be {profile.gain_of_the_rest:.2f} times faster"
+    )
 
 
 def figures(result: Result) -> TextTable:
@@ -117,11 +153,11 @@ def _gain(result: Result) -> str:
 
 
 def interval(result: Result) -> str:
-    """The confirmed speed-up with half the width of its 95 % interval: 1.10 ± 0.01."""
+    """The confirmed speed-up with its 95 % interval: 1.10 [1.09, 1.11]."""
     middle, low, high = result.speedup, result.speedup_low, result.speedup_high
     if middle is None:
         return ""
-    spread = "" if low is None or high is None else f" ± {(high - low) / 2:.2f}"
+    spread = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
     return f"{middle:.2f}{spread}"
 
 
@@ -130,7 +166,7 @@ def _doubt(result: Result) -> str:
     middle, low, high = result.speedup, result.speedup_low, result.speedup_high
     if not middle or low is None or high is None or (high - low) / middle <= NOISY_WIDTH:
         return ""
-    return f"; noisy measurement, 95 % interval {low:.2f} to {high:.2f}: repeat it on an idle machine"
+    return "; a noisy measurement: repeat it on an idle machine"
 
 
 def _error(result: Result) -> str:

@@ -9,7 +9,16 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from taso_py.report.content import TextTable, conditions, count, sentence, shape_text, tables
+from taso_py.report.content import (
+    TextTable,
+    conditions,
+    count,
+    profile_sentence,
+    profile_table,
+    sentence,
+    shape_text,
+    tables,
+)
 from taso_py.report.ranking import Ranking
 from taso_py.result import Inspection, Result
 
@@ -55,7 +64,11 @@ def inspection_text(inspection: Inspection) -> str:
         f"peak activations {_bytes(inspection.peak_activation_bytes)}",
         *([f"at {shape_text(inspection.shapes)}"] if inspection.shapes else []),
     )
-    return render(Group(table(interface), table(operators), *(Text(line) for line in lines)))
+    parts: list[RenderableType] = [table(interface), table(operators)]
+    if inspection.profile is not None:
+        parts.append(table(profile_table(inspection.profile)))
+        lines = (*lines, profile_sentence(inspection.profile))
+    return render(Group(*parts, *(Text(line) for line in lines)))
 
 
 def ranking_text(ranking: Ranking) -> str:

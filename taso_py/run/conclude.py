@@ -41,6 +41,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         ort_version=job.worker.ort_version(),
         seed=job.options.seed,
         notes=setting.notes,
+        profile=job.profile,
         artifact=artifact,
         evidence=_evidence(job),
         sources=_sources(loaded),

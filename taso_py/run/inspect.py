@@ -8,15 +8,18 @@ from pathlib import Path
 
 import onnx
 
+from taso_py.backend.client import Worker
 from taso_py.check.facts import read_facts
+from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import resolve_shapes
 from taso_py.cost.roofline import Roofline, tensor_bytes
-from taso_py.files import require_model_file
+from taso_py.files import load_arrays, require_model_file
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import InspectOptions
-from taso_py.result import Inspection
-from taso_py.run.subject import weight_bytes
+from taso_py.result import Inspection, ModelProfile
+from taso_py.run.profile import profile
+from taso_py.run.subject import reference, require_runnable, weight_bytes, worker_config
 
 
 def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:
@@ -26,6 +29,7 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
     loaded = load(model)
     assignment = resolve_shapes(read_facts(loaded.proto).inputs, options.shapes)
     roofline = Roofline(loaded.sizes_of(assignment.shapes))
+    timed = _profiled(model, loaded, options, roofline) if options.profile else None
     known = _all_known(loaded, roofline)
     return Inspection(
         input=loaded.path,
@@ -42,7 +46,20 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
         bytes_moved=int(_bytes_moved(loaded.table, roofline)) if known else None,
         peak_activation_bytes=_peak(loaded.table, roofline) if known else None,
         shapes=dict(assignment.shapes),
+        profile=timed,
     )
+
+
+def _profiled(
+    model: Path | onnx.ModelProto, loaded: Loaded, options: InspectOptions, roofline: Roofline
+) -> ModelProfile:
+    require_runnable(model)
+    overrides = load_arrays(options.inputs)
+    facts = read_facts(loaded.proto).inputs
+    assignment = resolve_shapes(facts, {**options.shapes, **override_shapes(overrides)})
+    feeds = make_feeds(facts, assignment, seed=options.seed, overrides=overrides)
+    with Worker(worker_config(options)) as worker:
+        return profile(worker, reference(model), feeds, loaded.table, roofline)
 
 
 def _all_known(loaded: Loaded, roofline: Roofline) -> bool:

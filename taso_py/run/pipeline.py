@@ -23,15 +23,16 @@ from taso_py.errors import ModelError, OutputError, WorkerError
 from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
-from taso_py.result import RacedCandidate, Result
+from taso_py.result import ModelProfile, RacedCandidate, Result
 from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
+from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run
 from taso_py.run.searching import Explored, explore, log_trace
-from taso_py.run.selecting import Selection
+from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, prepare, require_runnable
 from taso_py.search.state import Found, StopReason
 from taso_py.stop import Interrupted, StopFlag
@@ -85,11 +86,23 @@ def _run(job: Run) -> Result:
     refusal = _refusal(job)
     if refusal is not None:
         return refusal
+    if job.options.race:
+        job.profile = _profiled(job)
+        job.clock.lap("profile")
     with work_folder() as folder, _checker(job) as checker:
         workshop = _workshop(job, checker, folder)
         result = _decide(job, workshop, *_search_and_check(job, workshop))
     job.clock.lap("race")
     return result
+
+
+def _profiled(job: Run) -> ModelProfile | None:
+    """Where the original's time goes; None where ONNX Runtime cannot tell."""
+    setting = job.setting
+    try:
+        return profile(job.worker, setting.reference, setting.feeds[0], setting.loaded.table, job.roofline)
+    except (ModelError, WorkerError):
+        return None
 
 
 def _refusal(job: Run) -> Result | None:
@@ -146,8 +159,8 @@ def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candida
     """The search and its checked candidates; again without the rules that turned out wrong, if there were any."""
     while True:
         barred = len(workshop.barred)
-        explored = explore(job, workshop.barred)
-        found = _selected(job, workshop, explored)
+        with OpenModels(job, workshop) as models:
+            found = _selected(job, explore(job, models))
         log_trace(job, found)
         checked = _check(job, workshop, found)
         job.clock.lap("check")
@@ -156,17 +169,17 @@ def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candida
             return found, checked
 
 
-def _selected(job: Run, workshop: Workshop, explored: Explored) -> Found:
+def _selected(job: Run, explored: Explored) -> Found:
     """What was found, the moves that pay in the whole model first."""
     job.clock.lap("search")
-    found = explored.found
-    if not job.options.race or job.options.apply == "all" or found.reason is StopReason.INTERRUPTED:
+    found, selection = explored.found, explored.selection
+    if selection is None or found.reason is StopReason.INTERRUPTED:
         return found
     job.progress.phase("select")
-    deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
-    selection = Selection(job, workshop, explored.rewriter, explored.start, deadline)
-    promising = shortlist(found, job.start_cost, _SELECTED_FROM)
-    chosen = selection.best(promising, explored.tidied)
+    selection.deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
+    known = [timed.state.table.nodes for timed in explored.judged]
+    promising = [s for s in shortlist(found, job.start_cost, _SELECTED_FROM) if s.table.nodes not in known]
+    chosen = selection.best(promising, explored.tidied, explored.judged)
     job.clock.lap("select")
     return replace(found, states=(*chosen, *found.states), selected=tuple(chosen))
 
@@ -268,7 +281,7 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
     standings = _raced(job, checked)
     told = partial(replace, raced=_told(job, checked, standings))
     if standings.winner == 0:
-        return told(unchanged(job, found.reason.value, "lost the race", lost(standings)))
+        return told(unchanged(job, found.reason.value, "lost the race", lost(job, standings)))
     winner = checked[standings.winner - 1]
     job.stop.leave()
     confirmation = _confirmed(job, winner)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from taso_py.backend.race import RaceResult
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation
+from taso_py.report.content import profile_sentence
 from taso_py.result import ReasonCode, Rejection
 from taso_py.run.run import Run
 from taso_py.search.state import Found, StopReason
@@ -18,19 +19,25 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
     if found.reason is StopReason.INTERRUPTED:
         return "interrupted", "interrupted before a rewrite was found"
     if found.explored:
-        return "nothing faster", f"none of {found.explored:,} rewrites was priced faster than the original"
+        words = f"none of {found.explored:,} rewrites was priced faster than the original"
+        return "nothing faster", words + bound(job)
     if found.reason is StopReason.TIME:
         return "too little time", f"no rewrite was priced in {job.clock.elapsed():.0f} s: raise --time-budget"
     return "nothing matched", "no rule matches anywhere"
 
 
-def lost(standings: RaceResult) -> str:
+def bound(job: Run) -> str:
+    """What could be gained at most, as a clause; nothing where that is not known."""
+    return "" if job.profile is None else f"; {profile_sentence(job.profile)}"
+
+
+def lost(job: Run, standings: RaceResult) -> str:
     """No candidate won the race."""
     timed = [s.speedup for s in standings.standings[1:] if s.speedup is not None]
     if not timed:
         return f"no candidate ran in the race ({standings.standings[1].failure})"
     best = f"the best of {len(timed)} candidates ran at {max(timed):.3f} times the original's speed"
-    return f"{best}, which is no gain that can be told from chance"
+    return f"{best}, which is no gain that can be told from chance{bound(job)}"
 
 
 def not_confirmed(job: Run, confirmation: Confirmation | None) -> tuple[ReasonCode, str]:
@@ -42,4 +49,4 @@ def not_confirmed(job: Run, confirmation: Confirmation | None) -> tuple[ReasonCo
         return "too little time", f"time sufficed for {confirmation.rounds} rounds of confirmation: raise --time-budget"
     if confirmation.low <= 1 < confirmation.high and confirmation.speedup >= 1 + job.options.min_gain:
         return "too noisy", f"a fresh measurement gave {interval}, too wide to say: run on a quieter machine"
-    return "not confirmed", f"a fresh measurement gave {interval}"
+    return "not confirmed", f"a fresh measurement gave {interval}{bound(job)}"

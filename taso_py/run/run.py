@@ -13,10 +13,13 @@ from taso_py.backend.client import Worker
 from taso_py.cost.roofline import Roofline
 from taso_py.options import Options
 from taso_py.progress import Progress
+from taso_py.result import ModelProfile
 from taso_py.rules.library import Library
 from taso_py.run.subject import Subject
 from taso_py.stop import StopFlag
 
+PROPOSE_SHARE = 0.25
+"""Part of the time budget in which quick searches are judged; the rest of the search's is for measuring places."""
 SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.2, 0.1
 """Parts of the time budget; the race has the rest."""
 
@@ -63,6 +66,8 @@ class Run:
     stop: StopFlag
     baseline: float | None
     """Seconds of one run of the original; None when nothing is timed."""
+    profile: ModelProfile | None = None
+    """Where the original's time goes; None when nothing is timed."""
     shared_worker: bool = False
     """Whether the checker uses the same worker, instead of one that knows nothing of the search."""
     roofline: Roofline = field(init=False)

@@ -13,7 +13,10 @@ from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
 from taso_py.cost.roofline import tensor_bytes
 from taso_py.graph.table import Table
 from taso_py.rules.rule import RuleSet
-from taso_py.run.run import SEARCH_SHARE, Run
+from taso_py.run.proposing import Proposals, proposed
+from taso_py.run.run import PROPOSE_SHARE, SEARCH_SHARE, Run
+from taso_py.run.selecting import Selection, Timed
+from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import weight_bytes
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.exhaustive import Exhaustive
@@ -42,29 +45,34 @@ _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What a search found, and with what it can be made again; ``tidied`` is the original less what is idle in it."""
+    """What a search found; ``tidied`` is the original less what is idle in it."""
 
     found: Found
-    rewriter: Rewriter
-    start: View
     tidied: State | None = None
+    selection: Selection | None = None
+    """Times states in the whole model, where anything is timed."""
+    judged: tuple[Timed, ...] = ()
+    """States that it has timed."""
 
 
-def explore(job: Run, barred: Iterable[str] = ()) -> Explored:
+def explore(job: Run, models: OpenModels) -> Explored:
     """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
     job.progress.phase("search")
+    barred = models.workshop.barred
     rewriter, view = _start(job, barred)
     if job.options.apply == "all":
-        found = Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
-        return Explored(found, rewriter, view)
+        return Explored(Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter()))
     tidied = without_idle_nodes(view, _rules(job, barred), rewriter, job.roofline, job.start_cost)
+    selection = Selection(job, models, rewriter, view, job.deadline(PROPOSE_SHARE)) if job.options.race else None
     with Cache(job.options.cache) as cache:
         cost = _cost_model(job, cache)
-        seeds = _seeds(job, rewriter, view, isinstance(cost, MeasuredCost))
-        strategy = Backtracking(rewriter, cost, job.roofline, _limits(job), file_growth=_growth(job))
-        first = () if tidied is None else (tidied,)
-        found = strategy.run(view, job.start_cost, job.stopped, job.reporter(), (*first, *seeds))
-    return Explored(found, rewriter, view, tidied)
+        proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
+        search = Backtracking(
+            rewriter, cost, job.roofline, _limits(job), file_growth=_growth(job), barred=proposals.losers
+        )
+        seeds = (*([] if tidied is None else [tidied]), *proposals.states)
+        found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
+    return Explored(found, tidied, selection, proposals.judged)
 
 
 def single_gains(job: Run) -> dict[str, float]:
@@ -121,7 +129,7 @@ def log_trace(job: Run, found: Found) -> None:
         job.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
 
 
-def _seeds(job: Run, rewriter: Rewriter, view: View, measured: bool) -> tuple[State, ...]:
+def _proposals(job: Run, rewriter: Rewriter, view: View, selection: Selection | None) -> Proposals:
     """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end.
 
     Rules from files start from the graph with its composite operators written out, where there are such: the library
@@ -131,18 +139,33 @@ def _seeds(job: Run, rewriter: Rewriter, view: View, measured: bool) -> tuple[St
         start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
             written_out = View.of(start.table, rewriter.canonical.expand, view.read_constant)
-            states = _quick_search(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)
-            return tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states)
-    return _quick_search(job, rewriter, view, job.roofline.total(view.table), _SEED_SHARE) if measured else ()
+            states = _QuickSearch(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)(frozenset(), ())
+            return Proposals(tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states))
+    if selection is None:
+        return Proposals()
+    quick = _QuickSearch(job, rewriter, view, job.roofline.total(view.table), _SEED_SHARE)
+    return Proposals(quick(frozenset(), ())) if job.options.rules else proposed(selection, quick)
 
 
-def _quick_search(job: Run, rewriter: Rewriter, view: View, cost: float, share: float) -> tuple[State, ...]:
-    limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
-    if job.options.race:  # without timing the same states are reached on every machine
-        now = time.monotonic()
-        limits = replace(limits, deadline=now + share * max(0.0, job.deadline(SEARCH_SHARE) - now))
-    search = Backtracking(rewriter, RooflineCost(job.roofline), job.roofline, limits, file_growth=_growth(job))
-    return search.seek(view, cost, job.stopped, lambda count, best: None).states[:_SEEDS]
+@dataclass(frozen=True, slots=True)
+class _QuickSearch:
+    """A search by the roofline from one view, in a share of the time that the whole search has left."""
+
+    job: Run
+    rewriter: Rewriter
+    view: View
+    cost: float
+    share: float
+
+    def __call__(self, barred: frozenset[str], seeds: tuple[State, ...]) -> tuple[State, ...]:
+        job = self.job
+        limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
+        if job.options.race:  # without timing the same states are reached on every machine
+            now = time.monotonic()
+            limits = replace(limits, deadline=now + self.share * max(0.0, job.deadline(SEARCH_SHARE) - now))
+        by_roofline, growth = RooflineCost(job.roofline), _growth(job)
+        search = Backtracking(self.rewriter, by_roofline, job.roofline, limits, file_growth=growth, barred=barred)
+        return search.seek(self.view, self.cost, job.stopped, lambda count, best: None, seeds).states[:_SEEDS]
 
 
 def _limits(job: Run) -> Limits:

@@ -7,24 +7,24 @@ them, and a price that only looked good was the luckiest of thousands.  Here not
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from taso_py.backend.protocol import ModelRef
 from taso_py.errors import ModelError, WorkerError
-from taso_py.run.candidates import Workshop, discard
 from taso_py.run.run import Run
+from taso_py.run.sessions import OpenModels
 from taso_py.search.moves import Later, Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import ROUNDS
 from taso_py.search.view import View
 
-_ROUNDS = 5
-_RUNS, _LEAST_BLOCK_S = 4, 0.04
+_ROUNDS = 6
+_RUNS, _LEAST_BLOCK_S = 2, 0.02
 """Runs of the model, and seconds, that a block has at least."""
 _TIE = 0.003
 """Share of the time below which two models are equally fast: the simpler one is taken."""
+_LOSS = 0.01
+"""Share of the time that a rule costs which is told to have lost."""
 _PASSES = 2
 """How often each rule is tried without."""
 
@@ -37,12 +37,20 @@ class Timed:
     share: float
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The fastest selection of a state's moves, and the rules that cost time in the whole model."""
+
+    best: Timed
+    losers: frozenset[str]
+
+
 @dataclass(slots=True)
 class Selection:
     """Builds states from moves of others and times them in the whole model, until ``deadline`` (time.monotonic())."""
 
     job: Run
-    workshop: Workshop
+    models: OpenModels
     rewriter: Rewriter
     start: View
     deadline: float
@@ -53,14 +61,14 @@ class Selection:
     def __post_init__(self) -> None:
         self.matches = self.rewriter.later(self.start)
 
-    def best(self, states: Sequence[State], tidied: State | None) -> list[State]:
+    def best(self, states: Sequence[State], tidied: State | None, known: Sequence[Timed] = ()) -> list[State]:
         """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
 
         Those only that are faster than the original.  Backwards from each of the states: without the rules whose
-        absence costs nothing.  Forwards from the tidied one.
+        absence costs nothing.  Forwards from the tidied one.  What is ``known`` was judged before.
         """
-        ends = [timed for timed in map(self._against_original, states) if timed is not None]
-        ends = [self._backwards(timed) for timed in ends]
+        judged = [found for found in map(self.judged, states) if found is not None]
+        ends = [*known, *(found.best for found in judged)]
         plain = self._against_original(tidied) if tidied is not None else None
         if plain is not None:
             ends.append(plain)
@@ -71,17 +79,26 @@ class Selection:
         faster = [t for t in (*best, *others) if t.share < 1 - _TIE and t.state.trace]
         return [_priced(timed, self.job.start_cost) for timed in faster]
 
-    def _backwards(self, best: Timed) -> Timed:
-        """Without each rule in turn, those that gained least first; as often as that helps."""
+    def judged(self, state: State) -> Judged | None:
+        """Without each rule in turn, those that gained least first; as often as that helps.  None: there is no time."""
+        best = self._against_original(state)
+        if best is None:
+            return None
+        losers = set[str]()
+        least = best.share
         for _ in range(_PASSES):
             before = best
             for rule in _by_gain(best.state.trace):
-                if len(best.state.trace) > 1:
+                if len({step.rule for step in best.state.trace}) > 1:
                     trial = self._replayed(step for step in best.state.trace if step.rule != rule)
-                    best = self._better(best, trial, margin=-_TIE)
+                    # Against the least so far: many rules that each cost next to nothing to lose cost something.
+                    better = self._better(best, trial, below=least * (1 + _TIE))
+                    if better.share < (1 - _LOSS) * best.share:
+                        losers.add(rule)
+                    best, least = better, min(least, better.share)
             if best is before or self._late():
                 break
-        return best
+        return Judged(best, frozenset(losers))
 
     def _forwards(self, best: Timed | None, steps: Sequence[TraceStep]) -> Timed:
         """From the tidied state, or the original: with each further rule that pays there."""
@@ -90,15 +107,15 @@ class Selection:
             if any(step.rule == rule for step in current.state.trace):
                 continue
             trial = self._replayed((*current.state.trace, *(step for step in steps if step.rule == rule)))
-            current = self._better(current, trial, margin=_TIE)
+            current = self._better(current, trial, below=current.share * (1 - _TIE))
         return current
 
-    def _better(self, best: Timed, trial: State | None, *, margin: float) -> Timed:
-        """The trial, where it is faster by more than ``margin`` of the time; else what it was tried against."""
+    def _better(self, best: Timed, trial: State | None, *, below: float) -> Timed:
+        """The trial, where its share of the original's time is smaller; else what it was tried against."""
         if trial is None or self._late() or trial.table.nodes == best.state.table.nodes:
             return best
         ratio = self._ratio(best.state, trial)
-        return Timed(trial, best.share * ratio) if ratio is not None and ratio < 1 - margin else best
+        return Timed(trial, best.share * ratio) if ratio is not None and best.share * ratio < below else best
 
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)
@@ -117,11 +134,10 @@ class Selection:
 
     def _ratio(self, one: State | None, other: State) -> float | None:
         """Seconds of the second model over those of the first (None: the original); None where one does not run."""
-        if any(step.rule in self.workshop.barred for step in other.trace):
+        if not self.models.allows(other):
             return None
         try:
-            with self._opened(one) as first, self._opened(other) as second:
-                return self._timed_pair(first, second)
+            return self._timed_pair(self.models.handle(one), self.models.handle(other))
         except (ModelError, WorkerError):
             return None
 
@@ -138,21 +154,6 @@ class Selection:
         self.timed += 1
         self.job.progress.update(done=self.timed)
         return float(product ** (1 / len(feeds)))
-
-    @contextmanager
-    def _opened(self, state: State | None) -> Iterator[int]:
-        made: ModelRef | None = None
-        if state is not None:
-            made = self.workshop.reference(self.workshop.build(state.table))
-        try:
-            handle = self.job.worker.open(made or self.job.setting.reference)
-            try:
-                yield handle
-            finally:
-                self.job.worker.close(handle)
-        finally:
-            if made is not None:
-                discard(made)
 
     @property
     def _block_s(self) -> float:

@@ -74,6 +74,8 @@ class Backtracking:
     limits: Limits
     _: KW_ONLY
     file_growth: Callable[[Table], float] = lambda table: 0.0
+    barred: frozenset[str] = frozenset()
+    """Rules that make no move."""
     _seen: dict[int, list[Table]] = field(default_factory=dict)
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
@@ -90,13 +92,13 @@ class Backtracking:
         best, *states = (replace(s, trace=tuple(steps.get(id(x), x) for x in s.trace)) for s in (best, *found.states))
         return replace(found, states=tuple(states), simplest=self._simplified(first, best))
 
-    def seek(self, start: View, start_cost: float, stop: Stop, report: Report) -> Found:
-        """Searches from a table whose cost is ``start_cost`` seconds.
+    def seek(self, start: View, start_cost: float, stop: Stop, report: Report, seeds: Sequence[State] = ()) -> Found:
+        """Searches from a table whose cost is ``start_cost`` seconds, and from ``seeds``.
 
         A search that has ended begins again without one of the rules that its best state used: a first move
         that gains can lead away from a better end, and all that lies behind the others was pruned.
         """
-        return self._sought(self._first(start, start_cost), stop, report, ())
+        return self._sought(self._first(start, start_cost), stop, report, seeds)
 
     def _first(self, start: View, start_cost: float) -> State:
         return State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.table))
@@ -104,17 +106,17 @@ class Backtracking:
     def _sought(self, first: State, stop: Stop, report: Report, seeds: Sequence[State]) -> Found:
         reached: tuple[State, ...] = ()
         best = first
-        waiting: list[frozenset[str]] = [frozenset()]
+        waiting = [self.barred]
         tried = set(waiting)
         reason = StopReason.SATURATED
         while waiting:
             barred = waiting.pop(0)
-            found, reason = self._descend(first, best, barred, () if barred else seeds, stop, report)
+            found, reason = self._descend(first, best, barred, seeds if barred == self.barred else (), stop, report)
             reached = _ranked([*reached, *found])[:_KEPT]
             before, best = best, min([best, *reached[:1]], key=_priority)
             if reason not in (StopReason.SATURATED, StopReason.STALLED):
                 break
-            if found and (not barred or _priority(found[0]) < _priority(before)):
+            if found and (barred == self.barred or _priority(found[0]) < _priority(before)):
                 rules = dict.fromkeys(step.rule for step in found[0].trace)
                 fresh = [barred | {rule} for rule in rules if barred | {rule} not in tried]
                 waiting += fresh

@@ -10,6 +10,7 @@ import pytest
 
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
+from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Selection
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
@@ -53,17 +54,16 @@ def walked(rules: Rewriter, start: View, *names: str) -> State:
 
 
 def selection(
-    seconds: Mapping[str, float] = SECONDS, deadline: float | None = None, baseline: float = 0.001
-) -> Weighed:
-    loaded = load(model(GRAPH))
-    rules, canonical = rewriter(LAWS)
+    seconds: Mapping[str, float] = SECONDS, deadline: float | None = None, baseline: float = 0.001,
+    *, laws: str = LAWS, graph: str = GRAPH,
+) -> Weighed:  # fmt: skip
+    loaded = load(model(graph))
+    rules, canonical = rewriter(laws)
     job = SimpleNamespace(
         start_cost=20.0, baseline=baseline, setting=SimpleNamespace(feeds=[{}]),
         stopped=lambda: False, roofline=SimpleNamespace(total=lambda table: 1.0),
     )  # fmt: skip
-    chosen = Weighed(
-        job, SimpleNamespace(barred=set()), rules, view_of(loaded, canonical), deadline or time.monotonic() + 60
-    )
+    chosen = Weighed(job, SimpleNamespace(), rules, view_of(loaded, canonical), deadline or time.monotonic() + 60)
     chosen.seconds = seconds
     return chosen
 
@@ -113,3 +113,54 @@ def test_after_the_deadline_nothing_is_timed() -> None:
     choice = selection(deadline=time.monotonic() - 1)
     assert choice.best([walked(choice.rewriter, choice.start, "idle")], None) == []
     assert choice.timed == 0
+
+
+def test_rules_that_cost_time_are_told() -> None:
+    choice = selection()
+    judged = choice.judged(walked(choice.rewriter, choice.start, "bad", "idle"))
+    assert judged is not None
+    assert judged.losers == {"bad"}
+    assert [step.rule for step in judged.best.state.trace] == ["idle"]
+
+
+def test_rules_that_each_gain_next_to_nothing_do_not_all_go() -> None:
+    """Without any one of the four the model is as fast as can be told; without all of them it is not."""
+    names = ("Sin", "Cos", "Exp", "Erf")
+    laws = "\n".join(f"rule {name.lower()}: {name}(x) => Abs(x)" for name in names)
+    choice = selection(
+        {"Tanh": 15.0, "Abs": 1.0, **dict.fromkeys(names, 1.05)}, laws=laws,
+        graph="agraph (float[4] x) => (float[4] r) { a = Tanh(x) b = Sin(a) c = Cos(b) d = Exp(c) r = Erf(d) }",
+    )  # fmt: skip
+    state = walked(choice.rewriter, choice.start, *(name.lower() for name in names))
+    judged = choice.judged(state)
+    assert judged is not None
+    assert choice._of(judged.best.state.table) <= choice._of(state.table) * 1.003
+    assert judged.losers == frozenset()
+
+
+def test_the_next_quick_search_goes_on_from_the_best_without_what_lost() -> None:
+    choice = selection()
+    asked: list[tuple[frozenset[str], int]] = []
+
+    def quick(barred: frozenset[str], seeds: tuple[State, ...]) -> tuple[State, ...]:
+        asked.append((barred, len(seeds)))
+        names = [name for name in ("bad", "idle") if name not in barred]
+        return (walked(choice.rewriter, choice.start, *names),)
+
+    found = proposed(choice, quick)
+    assert asked == [(frozenset(), 0), (frozenset({"bad"}), 1)]
+    assert found.losers == {"bad"}
+    assert [[step.rule for step in state.trace] for state in found.states] == [["idle"], ["idle"]]
+    assert [timed.share < 1 for timed in found.judged] == [True]
+
+
+def test_without_time_nothing_is_proposed() -> None:
+    choice = selection(deadline=time.monotonic() - 1)
+    assert proposed(choice, lambda barred, seeds: ()) == Proposals()
+
+
+def test_proposals_slower_than_the_original_are_no_beginning() -> None:
+    slow = {**SECONDS, "Relu": 1.0}
+    choice = selection({**slow, "Neg": 9.0})
+    found = proposed(choice, lambda barred, seeds: (walked(choice.rewriter, choice.start, "bad"),))
+    assert found.judged == ()
