@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ from taso_py.backend.protocol import (
     Run,
     Signature,
     Time,
+    Timings,
     WorkerConfig,
     receive,
     send,
@@ -168,14 +169,23 @@ class Worker:
         interrupts is dropped, so fewer may return; without it rounds may take the worker's timeout each. Entries
         that share one feeds object share its memory too.
         """
+        return cast("list[Samples]", self._timed(handles, feeds, deadline, Time((), rounds, block_s, 0, warm)).rounds)
+
+    def time_undelayed(
+        self, handles: Sequence[int], feeds: Sequence[Feeds], *, rounds: int, block_s: float, deadline: float
+    ) -> Timings:
+        """Like `time_rounds`, of runs that never waited for a CPU; rounds without such are made up for if possible."""
+        return self._timed(handles, feeds, deadline, Time((), rounds, block_s, 0, True, undelayed=True))
+
+    def _timed(self, handles: Sequence[int], feeds: Sequence[Feeds], deadline: float | None, like: Time) -> Timings:
         entries = tuple((self._session(handle), feed) for handle, feed in zip(handles, feeds, strict=True))
-        budget = rounds * self.timeout if deadline is None else deadline - time.monotonic()
+        budget = like.rounds * self.timeout if deadline is None else deadline - time.monotonic()
         try:
-            samples = self._call(Time(entries, rounds, block_s, budget, warm), budget + self.timeout)
+            timed = self._call(replace(like, entries=entries, budget_s=budget), budget + self.timeout)
         except ModelError as error:
             names = ", ".join(dict.fromkeys(self._name(handle) for handle in handles))
             raise ModelError(f"{names}: ONNX Runtime cannot run it: {error}") from None
-        return cast("list[Samples]", samples)
+        return cast(Timings, timed)
 
     def time_blocks(
         self,

@@ -105,7 +105,8 @@ class Run:
 class Time:
     """In each round one block per entry, after a warm run if wanted; the rounds that fit into ``budget_s``.
 
-    Odd rounds visit the entries in reverse.
+    Odd rounds visit the entries in reverse. ``undelayed``: runs that waited for a CPU do not count, nor rounds in
+    which some entry has no others.
     """
 
     entries: tuple[tuple[int, Feeds], ...]
@@ -113,6 +114,15 @@ class Time:
     block_s: float
     budget_s: float
     warm: bool
+    undelayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds of each run as ``rounds[round][entry]``, and how many rounds did not count."""
+
+    rounds: list[list[Any]]
+    delayed: int
 
 
 @dataclass(frozen=True, slots=True)

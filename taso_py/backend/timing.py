@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -41,6 +41,8 @@ class Confirmation:
     after_ms: float
     rounds: int
     workloads: tuple[Interval, ...]
+    delayed: int = 0
+    """Rounds that did not count, because other processes had the CPUs."""
 
     @property
     def slower(self) -> bool:
@@ -51,6 +53,13 @@ class Confirmation:
         """Enough rounds, lower bound above 1, median at least 1 + min_gain, slower in no workload."""
         fast = self.low > 1 and self.speedup >= 1 + min_gain
         return fast and self.rounds >= MIN_CONFIRM_ROUNDS and not self.slower
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """Not one round counted: there was no time, or other processes had the CPUs in ``delayed`` rounds."""
+
+    delayed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +97,35 @@ def confirm(
     block_s: float = 0.25,
     groups: int = 3,
     seed: int = 0,
-) -> Confirmation | None:
-    """Original against winner in a fresh worker; None when not one round fits before ``deadline``.
+) -> Confirmation | Unconfirmed:
+    """Original against winner in a fresh worker, until ``deadline`` (time.monotonic()).
 
+    Rounds in which a model had to wait for a CPU in all its runs do not count, and are made up for as time allows.
     The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
     favour it by a percent for as long as it lives.
     """
     pairs: list[list[float]] = []  # per round: before, after of workload 0, before, after of workload 1, ...
+    delayed = 0
     feeds = [feed for feed in workloads for _ in range(2)]
     with Worker(config) as worker:
         for group in range(groups):
             handles = _open_pair(worker, original, winner, reverse=group % 2 == 1)
             now = time.monotonic()
             count = -(-(rounds - len(pairs)) // (groups - group))
-            pairs += worker.time_blocks(
+            timed = worker.time_undelayed(
                 handles * len(workloads),
                 feeds,
                 rounds=count,
                 block_s=affordable_block(block_s, now, deadline, rounds - len(pairs), len(feeds)),
-                deadline=deadline,
+                deadline=now + (deadline - now) / (groups - group),
             )
+            pairs += [[float(np.median(block)) for block in blocks] for blocks in timed.rounds]
+            delayed += timed.delayed
             for handle in handles:
                 worker.close(handle)
             if time.monotonic() >= deadline:
                 break
-    return _confirmation(pairs, seed) if pairs else None
+    return replace(_confirmation(pairs, seed), delayed=delayed) if pairs else Unconfirmed(delayed)
 
 
 def bench(

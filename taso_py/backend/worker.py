@@ -22,6 +22,7 @@ from typing import Any
 import onnxruntime as ort
 
 from taso_py.backend import values
+from taso_py.backend.delays import stolen_s, waited_s, was_delayed
 from taso_py.backend.kernels import Kernel, kernels_of
 from taso_py.backend.protocol import (
     CPU,
@@ -39,6 +40,7 @@ from taso_py.backend.protocol import (
     Run,
     Signature,
     Time,
+    Timings,
     Value,
     WorkerConfig,
     receive,
@@ -67,6 +69,12 @@ _DEVICES = {
     "DmlExecutionProvider": "dml",
 }
 
+_GROUP_S = 0.0005
+"""Runs are judged together for so long: looking at every thread takes a tenth of it."""
+_MOST_DELAYED = 3
+"""Rounds that may not count for each that should."""
+_PATIENCE, _LEAST_CLEAN = 4.0, 0.1
+"""How many times longer a block may take than wanted, and which part of it must be left without delayed runs."""
 _LEAST_PROFILED, _MOST_PROFILED = 5, 200
 """Runs of a profile: a million events are the most that ONNX Runtime keeps."""
 
@@ -166,26 +174,37 @@ class Host:
         except Exception as error:
             raise ModelError(_one_line(error)) from error
 
-    def time(self, request: Time) -> list[list[Any]]:
-        """The seconds of each run, as ``result[round][entry]``; a round that the deadline interrupts is dropped."""
+    def time(self, request: Time) -> Timings:
+        """The seconds of each run; a round that the deadline interrupts is dropped."""
         deadline = time.perf_counter() + request.budget_s
         rounds: list[list[Any]] = []
+        delayed = 0
         gc.disable()
         try:
             runs = [self._runner(number, feeds) for number, feeds in request.entries]
-            for number in range(request.rounds):
-                order = runs if number % 2 == 0 else runs[::-1]
-                blocks = [_block(run, request.block_s, deadline, warm=request.warm) for run in order]
+            while len(rounds) < request.rounds and delayed < _MOST_DELAYED * request.rounds:
+                forward = (len(rounds) + delayed) % 2 == 0
+                blocks = [self._block(run, request, deadline) for run in (runs if forward else runs[::-1])]
                 if any(block is None for block in blocks):
                     break
-                rounds.append(blocks if number % 2 == 0 else blocks[::-1])
+                if any(block.size == 0 for block in blocks):
+                    delayed += 1
+                else:
+                    rounds.append(blocks if forward else blocks[::-1])
         except SuperoptError:
             raise
         except Exception as error:
             raise ModelError(_one_line(error)) from error
         finally:
             gc.enable()
-        return rounds
+        return Timings(rounds, delayed)
+
+    def _block(self, run: Callable[[], object], request: Time, deadline: float) -> Any:
+        if request.warm and time.perf_counter() < deadline:
+            run()
+        if request.undelayed:
+            return _undelayed_block(run, request.block_s, deadline)
+        return _block(run, request.block_s, deadline)
 
     def profile(self, request: Profile) -> tuple[Kernel, ...]:
         """Kernel times of a model; a first run that makes everything ready is among the slower half of its runs."""
@@ -215,15 +234,33 @@ def _repeated(run: Callable[[], object], seconds: float) -> int:
     return count
 
 
-def _block(run: Callable[[], object], block_s: float, deadline: float, *, warm: bool) -> Any:
+def _undelayed_block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
+    """Like `_block`, without runs that waited for a CPU, for as long as it takes within reason; empty if all did."""
+    import numpy as np
+
+    kept: list[Any] = []
+    clean, begin, stolen = 0.0, time.perf_counter(), stolen_s()
+    while clean < block_s and time.perf_counter() - begin < _PATIENCE * block_s:
+        waited = waited_s()
+        runs = _block(run, _GROUP_S, deadline)
+        if runs is None:
+            return None
+        took = float(runs.sum())
+        if not was_delayed(waited_s() - waited, took):
+            kept.append(runs)
+            clean += took
+    if was_delayed(stolen_s() - stolen, time.perf_counter() - begin) or clean < _LEAST_CLEAN * block_s:
+        return np.array([])
+    return np.concatenate(kept)
+
+
+def _block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
     """Seconds of each run of one block (at least one run), or None when the deadline passes first."""
     import numpy as np
 
     clock = time.perf_counter
     if clock() >= deadline:
         return None
-    if warm:
-        run()
     seconds = []
     begin = before = clock()
     while True:

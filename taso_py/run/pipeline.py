@@ -14,7 +14,7 @@ import onnx
 from taso_py.backend.client import Worker
 from taso_py.backend.pool import WorkerPool, lent
 from taso_py.backend.race import RaceResult, race
-from taso_py.backend.timing import Confirmation, confirm
+from taso_py.backend.timing import Confirmation, Unconfirmed, confirm
 from taso_py.check.check import Checker
 from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
@@ -285,7 +285,7 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
     winner = checked[standings.winner - 1]
     job.stop.leave()
     confirmation = _confirmed(job, winner)
-    if confirmation is None or not confirmation.improves(job.options.min_gain):
+    if isinstance(confirmation, Unconfirmed) or not confirmation.improves(job.options.min_gain):
         return told(unchanged(job, found.reason.value, *not_confirmed(job, confirmation)))
     job.stop.keep()
     return told(rewritten(job, winner, workshop.rebuilt(winner), found, confirmation))
@@ -302,7 +302,7 @@ def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
     )
 
 
-def _confirmed(job: Run, winner: Candidate) -> Confirmation | None:
+def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
     job.progress.phase("confirm")
     return confirm(
         job.setting.config,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taso_py.backend.race import RaceResult
-from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation
+from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed
 from taso_py.report.content import profile_sentence
 from taso_py.result import ReasonCode, Rejection
 from taso_py.run.run import Run
@@ -40,9 +40,13 @@ def lost(job: Run, standings: RaceResult) -> str:
     return f"{best}, which is no gain that can be told from chance{bound(job)}"
 
 
-def not_confirmed(job: Run, confirmation: Confirmation | None) -> tuple[ReasonCode, str]:
+def not_confirmed(job: Run, confirmation: Confirmation | Unconfirmed) -> tuple[ReasonCode, str]:
     """A fresh measurement does not say that the winner is faster."""
-    if confirmation is None:
+    rounds = 0 if isinstance(confirmation, Unconfirmed) else confirmation.rounds
+    if rounds < MIN_CONFIRM_ROUNDS and confirmation.delayed:
+        words = f"other processes had the CPUs in {confirmation.delayed} of {rounds + confirmation.delayed} rounds"
+        return "too noisy", f"{words} of the confirmation: run on a quieter machine, or raise --time-budget"
+    if isinstance(confirmation, Unconfirmed):
         return "too little time", "no time was left to confirm the winner: raise --time-budget"
     interval = f"{confirmation.speedup:.3f} [{confirmation.low:.3f}, {confirmation.high:.3f}]"
     if confirmation.rounds < MIN_CONFIRM_ROUNDS:

@@ -14,12 +14,12 @@ import numpy as np
 import onnx.parser
 import pytest
 
-from taso_py.backend import timing
+from taso_py.backend import delays, timing
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import Feeds, ModelRef, Time, WorkerConfig
+from taso_py.backend.protocol import Feeds, ModelRef, Time, Timings, WorkerConfig
 from taso_py.backend.race import race
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
-from taso_py.backend.timing import Confirmation, bench, confirm
+from taso_py.backend.timing import Confirmation, Unconfirmed, bench, confirm
 from taso_py.errors import ModelError, UsageError, WorkerError
 
 NEVER = float("inf")
@@ -34,8 +34,11 @@ def text_model(body: str) -> bytes:
 class ScriptedWorker(Worker):
     """A worker whose blocks take as long as ``seconds(model name, workload, round)`` says."""
 
-    def __init__(self, seconds: Callable[[str, int, int], float], *, broken: Sequence[str] = ()) -> None:
+    def __init__(
+        self, seconds: Callable[[str, int, int], float], *, broken: Sequence[str] = (), undelayed: float = NEVER
+    ) -> None:
         super().__init__(WorkerConfig())
+        self.undelayed = undelayed
         self.seconds = seconds
         self.broken = broken
         self.names: dict[int, str] = {}
@@ -71,6 +74,12 @@ class ScriptedWorker(Worker):
             number = self.timed[name] = self.timed.get(name, 0) + 1
             row.append(self.seconds(name, feed["workload"], number))
         return [row]
+
+    def time_undelayed(self, handles: Any, feeds: Any, *, rounds: int, **_options: Any) -> Timings:
+        """Of each request at most ``undelayed`` rounds count."""
+        clean = int(min(rounds, self.undelayed))
+        found = [[np.array([s]) for s in self.time_blocks(handles, feeds)[0]] for _ in range(clean)]
+        return Timings(found, rounds - clean)
 
 
 def refs(*names: str) -> list[ModelRef]:
@@ -231,9 +240,8 @@ def test_confirmation_pairs_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(timing, "Worker", worker)
     original, winner = refs("original", "winner")
-    monkeypatch.setattr(ScriptedWorker, "time_blocks", _rounds(ScriptedWorker.time_blocks))
     found = confirm(WorkerConfig(), original, winner, ONE, deadline=NEVER, rounds=13, groups=3)
-    assert found is not None
+    assert isinstance(found, Confirmation)
     assert found.rounds == 13
     assert found.speedup == pytest.approx(1.25)
     assert (found.low, found.high) == pytest.approx((1.25, 1.25))
@@ -247,11 +255,81 @@ def test_confirmation_pairs_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made[0].most_alive == 2
 
 
-def _rounds(single: Callable[..., list[list[float]]]) -> Callable[..., list[list[float]]]:
-    def time_blocks(self: Worker, handles: Any, feeds: Any, *, rounds: int = 1, **_options: Any) -> Any:
-        return [single(self, handles, feeds)[0] for _ in range(rounds)]
+def test_rounds_that_were_delayed_are_told_and_too_few_others_confirm_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worker(_config: WorkerConfig) -> ScriptedWorker:
+        return ScriptedWorker(lambda name, _w, n: 1.0 if name == "original" else 0.5, undelayed=1)
 
-    return time_blocks
+    monkeypatch.setattr(timing, "Worker", worker)
+    found = confirm(WorkerConfig(), *refs("original", "winner"), ONE, deadline=NEVER, rounds=12, groups=3)
+    assert isinstance(found, Confirmation)
+    assert (found.rounds, found.delayed) == (3, 17)  # what is missing is asked for again
+    assert not found.improves()
+    monkeypatch.setattr(timing, "Worker", lambda _: ScriptedWorker(lambda *_: 1.0, undelayed=0))
+    nothing = confirm(WorkerConfig(), *refs("original", "winner"), ONE, deadline=NEVER, rounds=12, groups=3)
+    assert nothing == Unconfirmed(22)
+
+
+@pytest.mark.parametrize(
+    ("waits", "kept"),
+    [
+        ([0.0] * 8, 4),  # nobody else: until the block is full
+        ([0.0, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0], 4),  # what waited is made up for
+        ([0.5] * 20, 0),  # others have the CPUs: nothing counts
+    ],
+)
+def test_runs_that_waited_for_a_cpu_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, waits: list[float], kept: int
+) -> None:
+    from taso_py.backend import worker
+
+    clock, waited, left = [0.0], [0.0], iter(waits)
+
+    def run() -> None:
+        clock[0] += 1.0
+        waited[0] += next(left)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(worker, "waited_s", lambda: waited[0])
+    monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
+    assert list(worker._undelayed_block(run, 4.0, NEVER)) == [1.0] * kept
+
+
+def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    from taso_py.backend import worker
+
+    clock = [0.0]
+
+    def run() -> None:
+        clock[0] += 1.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(worker, "waited_s", lambda: 0.0)
+    monkeypatch.setattr(worker, "stolen_s", lambda: 0.2 * clock[0])
+    assert worker._undelayed_block(run, 4.0, NEVER).size == 0
+
+
+def test_a_delayed_round_is_made_up_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    from taso_py.backend.worker import Host
+
+    results = iter([np.array([]), np.array([1.0]), np.array([1.0]), *[np.array([])] * 20])
+    monkeypatch.setattr(Host, "_block", lambda *_: next(results))
+    monkeypatch.setattr(Host, "_runner", lambda *_: lambda: None)
+    host = Host.__new__(Host)
+    found = host.time(Time(((1, X),), rounds=4, block_s=0.0, budget_s=1e6, warm=False, undelayed=True))
+    assert (len(found.rounds), found.delayed) == (2, 12)
+
+
+def test_a_process_knows_how_long_it_waited() -> None:
+    before = delays.waited_s()
+    assert before >= 0
+    assert delays.waited_s() >= before
+    assert delays.stolen_s() >= 0
+
+
+def test_where_nothing_tells_nothing_was_delayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(delays, "_TASKS", tmp_path / "none")
+    monkeypatch.setattr(delays, "_STAT", tmp_path / "none")
+    assert (delays.waited_s(), delays.stolen_s()) == (0.0, 0.0)
 
 
 def test_blocks_of_real_sessions() -> None:
@@ -268,10 +346,11 @@ def test_blocks_of_real_sessions() -> None:
 
 @pytest.mark.parametrize(("warm", "runs"), [(True, 2), (False, 1)])
 def test_a_block_begins_with_a_warm_run_if_wanted(warm: bool, runs: int) -> None:
-    from taso_py.backend.worker import _block
+    from taso_py.backend.worker import Host
 
     done: list[None] = []
-    assert len(_block(lambda: done.append(None), 0.0, NEVER, warm=warm)) == 1
+    request = Time((), rounds=1, block_s=0.0, budget_s=1.0, warm=warm)
+    assert len(Host.__new__(Host)._block(lambda: done.append(None), request, NEVER)) == 1
     assert len(done) == runs
 
 
@@ -294,7 +373,7 @@ def test_odd_rounds_visit_the_sessions_in_reverse_and_a_round_that_does_not_fit_
     host = Host.__new__(Host)
     found = host.time(Time(((1, X), (2, X)), rounds=3, block_s=0.0, budget_s=6.5, warm=False))
     assert visited == [1, 2, 2, 1, 1]
-    assert found == [[1, 2], [1, 2]]
+    assert (found.rounds, found.delayed) == ([[1, 2], [1, 2]], 0)
 
 
 def test_device_binding_runs_on_the_cpu_too() -> None:
@@ -318,11 +397,11 @@ def test_confirm_and_bench_on_real_sessions(tmp_path: Path) -> None:
     fast.write_bytes(text_model("y = Softmax(x)"))
     config = WorkerConfig(threads=1)
     found = confirm(config, ModelRef.of(slow), ModelRef.of(fast), [X, X], deadline=NEVER, block_s=0.005)
-    assert found is not None
-    assert found.rounds == 12
+    assert isinstance(found, Confirmation), "other processes had the CPUs all the time"
+    assert 0 < found.rounds <= 12
     assert len(found.workloads) == 2
     assert found.low <= found.speedup <= found.high
-    assert confirm(config, ModelRef.of(slow), ModelRef.of(fast), [X], deadline=time.monotonic() - 1) is None
+    assert confirm(config, ModelRef.of(slow), ModelRef.of(fast), [X], deadline=time.monotonic() - 1) == Unconfirmed()
     report = bench([slow, fast], config, X, rounds=4, block_s=0.005)
     assert [row.name for row in report.rows] == ["slow.onnx", "fast.onnx"]
     assert report.rounds == 4
