@@ -16,6 +16,8 @@ from taso_py.backend.statistics import Interval, bootstrap_interval, geometric_m
 from taso_py.backend.timing import affordable_block
 from taso_py.errors import ModelError, SuperoptError, UsageError, WorkerError
 
+NO_TIME = "no time left"
+"""Why a candidate was not timed that nothing is wrong with."""
 _MOST_ROUNDS = 30
 """Rounds after which models that cannot be told apart are not timed any more."""
 _TIE = 0.01
@@ -74,7 +76,7 @@ def race(
         standings.update(heat.run(members, rounds, block_s))
         fastest.append(heat.fastest(members))
     for index in candidates:
-        standings.setdefault(index, Standing(models[index].name, None, 0, failure="no time left"))
+        standings.setdefault(index, Standing(models[index].name, None, 0, failure=NO_TIME))
     ordered = tuple(standings[index] for index in range(len(models)))
     winner = max([0, *fastest], key=lambda i: ordered[i].speedup or 0.0)
     return RaceResult(winner, ordered, time.monotonic() - begin)
@@ -222,5 +224,5 @@ class _Heat:
         rounds = self.ratios.get(index, [])
         name = self.models[index].name
         if index in self.failures or not rounds:
-            return Standing(name, None, len(rounds), failure=self.failures.get(index, "no time left"))
+            return Standing(name, None, len(rounds), failure=self.failures.get(index, NO_TIME))
         return Standing(name, self._score(index), len(rounds), self._is_slower(index))

@@ -42,7 +42,7 @@ def _present(result: Result, delivery: Delivery) -> None:
     from taso_py.report.terminal import result_text, sentence
 
     if delivery.report is not None:
-        write_report(result, delivery.report)
+        write_report(result, delivery.report, force=delivery.force)
     for note in result.notes:
         say(f"superopt: {note}")
     if delivery.as_json:

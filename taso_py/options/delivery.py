@@ -88,7 +88,7 @@ class Delivery(VerboseDisplay):
         within=Range(above=0),
     )
     dry_run: bool = option("--dry-run", False, "Write no model.")
-    force: bool = option("--force", False, "Overwrite OUT.")
+    force: bool = option("--force", False, "Overwrite OUT, the report and the certificate.")
     quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.")
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ def require_deliverable(model: Path, delivery: Delivery) -> None:
         if file is not None:
             if (other := taken.setdefault(file.absolute(), name)) != name:
                 raise UsageError(f"{name} and {other} are both {file}: choose two names")
-            check_target(file, sources=(model, target), force=True)
+            check_target(file, sources=(model, target), force=delivery.force)
 
 
 def delivered(result: Result, model: Path, delivery: Delivery) -> Result:
@@ -31,7 +31,7 @@ def delivered(result: Result, model: Path, delivery: Delivery) -> Result:
     if not delivery.dry_run:
         result = result.save(delivery.target(model), force=delivery.force)
     if delivery.certificate is not None:
-        result.save_certificate(delivery.certificate, force=True)
+        result.save_certificate(delivery.certificate, force=delivery.force)
     return result
 
 

@@ -24,11 +24,11 @@ th, td { text-align: left; padding: .25rem .75rem; border-bottom: 1px solid #ddd
 """
 
 
-def write_report(result: Result, path: Path) -> None:
-    """Write `result` to `path` as ``.json``, ``.md`` or ``.html``; replaces older reports, never models."""
+def write_report(result: Result, path: Path, *, force: bool = False) -> None:
+    """Write `result` to `path` as ``.json``, ``.md`` or ``.html``; ``force`` replaces a file, but never the models."""
     writers = {".json": _json, ".md": markdown, ".html": html}
     kept = (*result.sources, *([result.output] if result.output is not None else []))
-    write_text(path, writers[path.suffix.lower()](result), sources=kept, force=True)
+    write_text(path, writers[path.suffix.lower()](result), sources=kept, force=force)
 
 
 def markdown(result: Result) -> str:

@@ -43,6 +43,8 @@ _RACED = 6
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
 _CONFIRM_ROUNDS = 15
+_PROFILE_SHARE = 0.1
+"""Part of the time budget that opening and running the original may have taken for it to be profiled as well."""
 _ORIGINAL_S = 120.0
 """What opening the original and one run of it may take at least, each, however small the budget."""
 
@@ -86,7 +88,7 @@ def _run(job: Run) -> Result:
     refusal = _refusal(job)
     if refusal is not None:
         return refusal
-    if job.options.race:
+    if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
         job.profile = _profiled(job)
         job.clock.lap("profile")
     with work_folder() as folder, _checker(job) as checker:
@@ -281,7 +283,7 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
     standings = _raced(job, checked)
     told = partial(replace, raced=_told(job, checked, standings))
     if standings.winner == 0:
-        return told(unchanged(job, found.reason.value, "lost the race", lost(job, standings)))
+        return told(unchanged(job, found.reason.value, *lost(job, standings)))
     winner = checked[standings.winner - 1]
     job.stop.leave()
     confirmation = _confirmed(job, winner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taso_py.backend.race import RaceResult
+from taso_py.backend.race import NO_TIME, RaceResult
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed
 from taso_py.report.content import profile_sentence
 from taso_py.result import ReasonCode, Rejection
@@ -31,13 +31,16 @@ def bound(job: Run) -> str:
     return "" if job.profile is None else f"; {profile_sentence(job.profile)}"
 
 
-def lost(job: Run, standings: RaceResult) -> str:
+def lost(job: Run, standings: RaceResult) -> tuple[ReasonCode, str]:
     """No candidate won the race."""
     timed = [s.speedup for s in standings.standings[1:] if s.speedup is not None]
+    failure = standings.standings[1].failure
+    if not timed and failure == NO_TIME:
+        return "too little time", "no time was left for the race: raise --time-budget"
     if not timed:
-        return f"no candidate ran in the race ({standings.standings[1].failure})"
+        return "lost the race", f"no candidate ran in the race ({failure})"
     best = f"the best of {len(timed)} candidates ran at {max(timed):.3f} times the original's speed"
-    return f"{best}, which is no gain that can be told from chance{bound(job)}"
+    return "lost the race", f"{best}, which is no gain that can be told from chance{bound(job)}"
 
 
 def not_confirmed(job: Run, confirmation: Confirmation | Unconfirmed) -> tuple[ReasonCode, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from taso_py.backend.runtime import cpu_name
 from taso_py.cost.cache import Cache
@@ -62,7 +63,10 @@ def explore(job: Run, models: OpenModels) -> Explored:
     rewriter, view = _start(job, barred)
     if job.options.apply == "all":
         return Explored(Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter()))
-    tidied = without_idle_nodes(view, _rules(job, barred), rewriter, job.roofline, job.start_cost)
+    late = partial(_is_late, job)
+    tidied = without_idle_nodes(view, _rules(job, barred), job.roofline, job.start_cost, late)
+    if tidied is not None:
+        tidied = replace(tidied, matches=rewriter.later(tidied.view))
     selection = Selection(job, models, rewriter, view, job.deadline(PROPOSE_SHARE)) if job.options.race else None
     with Cache(job.options.cache) as cache:
         cost = _cost_model(job, cache)
@@ -127,6 +131,11 @@ def log_trace(job: Run, found: Found) -> None:
         more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
         cost = f"{1000 * step.before:.3f} -> {1000 * step.after:.3f} ms"
         job.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
+
+
+def _is_late(job: Run) -> bool:
+    """Whether the search has to end."""
+    return job.stopped() or time.monotonic() > job.deadline(SEARCH_SHARE)
 
 
 def _proposals(job: Run, rewriter: Rewriter, view: View, selection: Selection | None) -> Proposals:

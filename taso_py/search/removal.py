@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from taso_py.cost.roofline import Roofline
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonicalizer
+from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.index import RuleIndex
-from taso_py.search.moves import AppliedSite, Rewriter
-from taso_py.search.rewriter import Rewrite
+from taso_py.search.moves import Later, Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.view import View
 
 _LAYOUT = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Identity"})
 """Operators that only say where elements are: one of them is never slower than two."""
+_PASSES = 40
+"""Most times that all rules have their turn: each pass halves a chain of what is idle."""
 
 
 def removes(rule: Rule) -> bool:
@@ -37,34 +39,26 @@ def removing(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def without_idle_nodes(
-    start: View, rules: Iterable[Rule], rewriter: Rewriter, roofline: Roofline, cost: float
+    start: View, rules: Iterable[Rule], roofline: Roofline, cost: float, stop: Callable[[], bool]
 ) -> State | None:
-    """The state in which nothing is left that a rule can remove, at the start's ``cost``; None: there is nothing."""
+    """The state in which nothing is left that a rule can remove, at the start's ``cost``; None: there is nothing.
+
+    Each rule is applied wherever it matches at once, because a graph of 100,000 nodes is not copied for each of them.
+    """
     laws = removing(rules)
     if not laws:
         return None
-    nodes = list(start.table.nodes)
-    remover = Canonicalizer(RuleIndex.of(()), RuleIndex.of(laws))
-    view, rewrites = remover.tidy(start, nodes, limit=len(nodes))
-    steps: list[TraceStep] = []
-    for rewrite in rewrites:
-        if steps and steps[-1].rule == rewrite.rule:
-            steps[-1] = _longer(steps[-1], rewrite)
-        else:
-            steps.append(_step(rewrite, cost))
-    if not steps:
+    untidied = Canonicalizer(RuleIndex.of(()), RuleIndex.of(()))
+    search = Exhaustive(Rewriter(RuleIndex.of(laws), untidied), roofline)
+    view, trace = start, list[TraceStep]()
+    for _ in range(_PASSES):
+        found = search.run(view, cost, stop, lambda count, best: None)
+        if not found.states:
+            break
+        view = found.states[0].view
+        trace += [replace(step, before=cost, after=cost) for step in found.states[0].trace]
+        if stop():
+            break
+    if not trace:
         return None
-    return State(view, rewriter.later(view), cost, roofline.total(view.table), tuple(steps))
-
-
-def _step(rewrite: Rewrite, cost: float) -> TraceStep:
-    sites, applied = (AppliedSite(rewrite.rule, rewrite.outputs),), (rewrite.matches,)
-    return TraceStep(
-        rule=rewrite.rule, sites=sites, tidied=(), before=cost, after=cost, table=rewrite.table, applied=applied
-    )
-
-
-def _longer(step: TraceStep, rewrite: Rewrite) -> TraceStep:
-    more = _step(rewrite, step.after)
-    sites, applied = (*step.sites, *more.sites), (*step.applied, *more.applied)
-    return replace(step, sites=sites, applied=applied, table=rewrite.table)
+    return State(view, Later(None), cost, roofline.total(view.table), tuple(trace))

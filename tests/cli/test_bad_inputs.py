@@ -107,6 +107,11 @@ def bad_rules(folder: Path) -> None:
     (folder / "bad.rules").write_text("rule broken\n    a @ => b\n", encoding="utf-8")
 
 
+def notes_beside(folder: Path) -> None:
+    good(folder)
+    (folder / "notes.md").write_text("mine", encoding="utf-8")
+
+
 def bad_arrays(folder: Path) -> None:
     good(folder)
     np.save(folder / "wrong_shape.npy", np.zeros((1, 3, 8, 9), np.float32))
@@ -181,6 +186,8 @@ CASES = (
     Case(4, good, "-o /dev/null --force", "/dev/null"),
     Case(4, good, "-o model.onnx --force", "overwrite the model"),
     Case(4, good, "--report missing/report.md", "missing/report.md"),
+    Case(4, notes_beside, "--report notes.md", "notes.md exists already: use --force"),
+    Case(4, notes_beside, "--certificate notes.md", "notes.md exists already: use --force"),
     Case(4, out_taken, "-o folder --force", "folder is a directory"),
     Case(4, out_taken, "-o out.onnx", "--force"),
     Case(4, out_taken, "-o symbolic.onnx --force", "overwrite the model"),

@@ -172,7 +172,16 @@ def test_markdown_cells_cannot_break_the_table() -> None:
 def test_a_report_is_written_by_its_suffix(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"report{suffix}"
     write_report(IMPROVED, path)
-    write_report(IMPROVED, path)
+    assert "merge" in path.read_text(encoding="utf-8")
+
+
+def test_a_report_replaces_another_file_only_by_force(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text("mine", encoding="utf-8")
+    with pytest.raises(OutputError, match="use --force"):
+        write_report(IMPROVED, path)
+    assert path.read_text(encoding="utf-8") == "mine"
+    write_report(IMPROVED, path, force=True)
     assert "merge" in path.read_text(encoding="utf-8")
 
 
@@ -180,7 +189,7 @@ def test_a_report_never_replaces_the_model(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text("model", encoding="utf-8")
     with pytest.raises(OutputError, match="overwrite the model"):
-        write_report(dataclasses.replace(IMPROVED, sources=(path,)), path)
+        write_report(dataclasses.replace(IMPROVED, sources=(path,)), path, force=True)
 
 
 def test_save_fills_in_the_output(tmp_path: Path) -> None:

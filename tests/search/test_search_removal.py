@@ -14,6 +14,7 @@ from taso_py.rules.library import load_library
 from taso_py.rules.parser import parse_rule
 from taso_py.search.removal import removes, without_idle_nodes
 from taso_py.search.state import State
+from taso_py.search.view import View
 from tests.helpers.graphs import model, rewriter, running, view_of
 
 IDLE = """agraph (float[4, 8] x) => (float[4, 8] r) {
@@ -24,9 +25,9 @@ IDLE = """agraph (float[4, 8] x) => (float[4, 8] r) {
 
 def tidied(proto: onnx.ModelProto) -> State | None:
     loaded = load(proto)
-    rules, canonical = rewriter(None)
+    _, canonical = rewriter(None)
     laws = [replace(law, patterns=DEFINED) for law in load_library()]
-    return without_idle_nodes(view_of(loaded, canonical), laws, rules, Roofline({}), 1.0)
+    return without_idle_nodes(view_of(loaded, canonical), laws, Roofline({}), 1.0, lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,16 @@ def test_all_that_is_idle_goes() -> None:
 
 def test_nothing_idle_is_no_state() -> None:
     assert tidied(model("agraph (float[4] x) => (float[4] r) {a = Relu(x) r = Tanh(a)}")) is None
+
+
+def test_a_long_graph_is_not_copied_for_each_idle_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 600
+    body = " ".join(f"a{k} = Relu(b{k - 1}) b{k} = Relu(a{k})" for k in range(1, count))
+    proto = model(f"agraph (float[4] x) => (float[4] r) {{ b0 = Tanh(x) {body} r = Tanh(b{count - 1}) }}")
+    copies = []
+    after = View.after
+    monkeypatch.setattr(View, "after", lambda view, table: copies.append(1) or after(view, table))
+    state = tidied(proto)
+    assert state is not None
+    assert running(state.table) == {"Relu": 1, "Tanh": 2}
+    assert len(copies) < 100
