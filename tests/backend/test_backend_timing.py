@@ -14,7 +14,7 @@ import numpy as np
 import onnx.parser
 import pytest
 
-from taso_py.backend import delays, timing
+from taso_py.backend import timing
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, Time, Timings, WorkerConfig
 from taso_py.backend.race import race
@@ -267,69 +267,6 @@ def test_rounds_that_were_delayed_are_told_and_too_few_others_confirm_nothing(mo
     monkeypatch.setattr(timing, "Worker", lambda _: ScriptedWorker(lambda *_: 1.0, undelayed=0))
     nothing = confirm(WorkerConfig(), *refs("original", "winner"), ONE, deadline=NEVER, rounds=12, groups=3)
     assert nothing == Unconfirmed(22)
-
-
-@pytest.mark.parametrize(
-    ("waits", "kept"),
-    [
-        ([0.0] * 8, 4),  # nobody else: until the block is full
-        ([0.0, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0], 4),  # what waited is made up for
-        ([0.5] * 20, 0),  # others have the CPUs: nothing counts
-    ],
-)
-def test_runs_that_waited_for_a_cpu_do_not_count(
-    monkeypatch: pytest.MonkeyPatch, waits: list[float], kept: int
-) -> None:
-    from taso_py.backend import worker
-
-    clock, waited, left = [0.0], [0.0], iter(waits)
-
-    def run() -> None:
-        clock[0] += 1.0
-        waited[0] += next(left)
-
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(worker, "waited_s", lambda: waited[0])
-    monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
-    assert list(worker._undelayed_block(run, 4.0, NEVER)) == [1.0] * kept
-
-
-def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    from taso_py.backend import worker
-
-    clock = [0.0]
-
-    def run() -> None:
-        clock[0] += 1.0
-
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(worker, "waited_s", lambda: 0.0)
-    monkeypatch.setattr(worker, "stolen_s", lambda: 0.2 * clock[0])
-    assert worker._undelayed_block(run, 4.0, NEVER).size == 0
-
-
-def test_a_delayed_round_is_made_up_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    from taso_py.backend.worker import Host
-
-    results = iter([np.array([]), np.array([1.0]), np.array([1.0]), *[np.array([])] * 20])
-    monkeypatch.setattr(Host, "_block", lambda *_: next(results))
-    monkeypatch.setattr(Host, "_runner", lambda *_: lambda: None)
-    host = Host.__new__(Host)
-    found = host.time(Time(((1, X),), rounds=4, block_s=0.0, budget_s=1e6, warm=False, undelayed=True))
-    assert (len(found.rounds), found.delayed) == (2, 12)
-
-
-def test_a_process_knows_how_long_it_waited() -> None:
-    before = delays.waited_s()
-    assert before >= 0
-    assert delays.waited_s() >= before
-    assert delays.stolen_s() >= 0
-
-
-def test_where_nothing_tells_nothing_was_delayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(delays, "_TASKS", tmp_path / "none")
-    monkeypatch.setattr(delays, "_STAT", tmp_path / "none")
-    assert (delays.waited_s(), delays.stolen_s()) == (0.0, 0.0)
 
 
 def test_blocks_of_real_sessions() -> None:
