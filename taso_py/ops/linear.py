@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+import numpy as np
+
+from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
@@ -20,6 +23,7 @@ from taso_py.ops.operator import (
     broadcast_index,
     same_dtype,
 )
+from taso_py.ops.products import product
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,12 @@ class MatMul(Operator):
             a.dims[-1],
             lambda k: mul(a[(*batch_of(a), *i, k)], b[(*batch_of(b), k, *j)]),
         )
+
+    def kernel(self, *operands: Array) -> Array | None:
+        a, b = operands
+        if min(a.ndim, b.ndim) < 2 or a.dtype != np.float64 or b.dtype != np.float64:
+            return None
+        return product(a, b)
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         # Integer matrices came with opset 9.
