@@ -18,6 +18,7 @@ from taso_py.prove.expansion.menus import Asked, SmallMenus, operand, regrouped
 from taso_py.prove.expansion.picks import NoInstance, Picks
 from taso_py.prove.expansion.rule_text import FIRST, MATCHING_DTYPE, RuleText, ranks_of, stated_rank, turn
 from taso_py.rules.build import Builder, NotBuildable, from_front
+from taso_py.rules.element_types import index_terms, indexing
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -114,7 +115,10 @@ class Making:
         if kinds <= {"move"}:
             return
         allowed = {"bool"} | (FLOATS if "real" in kinds else FLOATS | INTEGERS)
-        held = (*self.leaves, *self.left.nodes)
+        indices = index_terms(self.rule.left)
+        moved = {v for t, v in self.left.done.items() if t in indices}
+        moved |= {v for v, (name, _) in self.leaves.items() if name in indexing(self.rule)}
+        held = {*self.leaves, *self.left.nodes} - moved
         if any(self.values.types[v].dtype not in allowed for v in held):
             raise NoInstance
 
