@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from itertools import combinations, count
+from itertools import combinations, count, pairwise
 from typing import Any
 
 from taso_py.graph.table import Node
@@ -133,6 +133,49 @@ def flatten(view: View, value: int) -> Rewrite | None:
     law = _flat_law(node.operator, tuple(widths), alike)
     match = next(matcher(law).matches_on(view, (value,)), None)
     return None if match is None else rewrite(view, match)
+
+
+def adjoined(view: View, value: int) -> Rewrite | None:
+    """The first neighbouring cuts of one tensor among the operands of a Concat as one cut, or as all of the tensor."""
+    node = view.table.nodes[value]
+    if not isinstance(node.operator, Concat) or not 2 <= len(node.inputs) <= MOST_OPERANDS:
+        return None
+    cuts = [_cut(view, i, node.operator.axis) for i in node.inputs]
+    following = [a is not None and b is not None and (a[0], a[2]) == b[:2] for a, b in pairwise(cuts)]
+    if True not in following:
+        return None
+    first = following.index(True)
+    last = first + following[first:].index(False) if False in following[first:] else len(following)
+    match = next(matcher(_adjoining_law(len(cuts), first, last)).matches_on(view, (value,)), None)
+    return None if match is None else rewrite(view, match)
+
+
+def _cut(view: View, value: int | None, axis: int) -> tuple[int, int, int] | None:
+    """(tensor, start, end) of a value that is a cut of one tensor along ``axis``, as an output of a Split is."""
+    node = view.table.nodes.get(value) if value is not None else None
+    source = node.inputs[0] if node is not None and node.inputs else None
+    if node is None or source is None:
+        return None
+    if isinstance(node.operator, Split) and node.operator.axis == axis and all(isinstance(s, int) for s in node.operator.split):
+        start = sum(node.operator.split[: node.operator.output])
+        return source, start, start + node.operator.split[node.operator.output]
+    part = _part(node, axis)
+    return None if part is None else (source, *part)
+
+
+@lru_cache(maxsize=1024)
+def _adjoining_law(operands: int, first: int, last: int) -> Rule:
+    """Operands number ``first`` to ``last`` are cuts, each beginning where the one before it ends."""
+
+    def cut(start: int, end: int) -> str:
+        return f"Slice(y, axes=[a], starts=[e{start}], ends=[e{end}], steps=[1])"
+
+    before, behind = ([f"x{k}" for k in places] for places in (range(first), range(last + 1, operands)))
+    cuts = [cut(k, k + 1) for k in range(last - first + 1)]
+    joined = [*before, cut(0, last - first + 1), *behind]
+    right = f"Concat({', '.join(joined)}, axis=a)" if len(joined) > 1 else joined[0]
+    law = parse_rule(f"rule concat-of-cuts: Concat({', '.join([*before, *cuts, *behind])}, axis=a) => {right}")
+    return replace(law, patterns=DEFINED)
 
 
 def gathered(view: View, value: int) -> Rewrite | None:
