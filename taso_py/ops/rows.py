@@ -12,12 +12,12 @@ from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
-from taso_py.ops.meaning import Index, Integer, Operand, Scalar, add, apply, div, mul, total
+from taso_py.ops.meaning import Index, Integer, Number, Operand, Scalar, apply, div, total
 from taso_py.ops.operator import Given, OnnxCall, Operator, Reading, Writing, normal_axis
 from taso_py.ops.reading import first_operand
 
 INDICES = frozenset({"int32", "int64"})
-"""Element types that ONNX allows for indices."""
+"""Element types that ONNX allows for the indices of Gather; GatherND has 64 bits only."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Picking(Operator):
 
     With n the size of that axis, an index i names position p when i = p or i = p - n.  An element is the sum over all
     positions that its index names, divided by how many these are: one, or none for an index outside -n <= i < n, with
-    which ONNX refuses to run at all.
+    which ONNX refuses to run at all.  What no index names need not be defined.
     """
 
     positions: ClassVar[int | None] = 1
@@ -44,12 +44,12 @@ class Picking(Operator):
         before, behind, at = self.place(x.type, indices.type, index)
         rows, chosen = x.dims[self.axis_of(x.type)], indices[at]
 
-        def names(position: Size) -> Scalar:
+        def named(position: Size, value: Scalar) -> Scalar:
             front, end = (apply("equal", chosen, Integer(p)) for p in (position, position - rows))
-            return add(front, end)
+            return apply("where", apply("or", front, end), value, Number(0.0))
 
-        read = total(rows, lambda p: mul(names(p), x[(*before, p, *behind)]))
-        return div(read, total(rows, names))
+        read = total(rows, lambda p: named(p, x[(*before, p, *behind)]))
+        return div(read, total(rows, lambda p: named(p, Number(1.0))))
 
     def counted(self, x: Array, indices: Array, axis: int) -> Array | None:
         """The indices counted from the front; None when one is outside of the axis."""
@@ -57,11 +57,6 @@ class Picking(Operator):
         if indices.size and (indices.min() < -rows or indices.max() >= rows):
             return None
         return np.asarray(np.where(indices < 0, indices + rows, indices).astype(np.int64))
-
-
-def _indices(indices: TensorType) -> None:
-    if indices.dtype not in INDICES:
-        raise TypingError(f"indices are int32 or int64, got {indices}")
 
 
 @dataclass(frozen=True)
@@ -77,7 +72,8 @@ class GatherRows(Picking):
         axis = normal_axis(self.axis, x.rank)
         if x.rank == 0:
             raise TypingError(f"GatherRows of {x}")
-        _indices(indices)
+        if indices.dtype not in INDICES:
+            raise TypingError(f"indices of Gather are int32 or int64, got {indices}")
         return TensorType(x.dtype, (*x.dims[:axis], *indices.dims, *x.dims[axis + 1 :]))
 
     def axis_of(self, table: TensorType) -> int:
@@ -102,7 +98,7 @@ class GatherRows(Picking):
 
 @dataclass(frozen=True)
 class GatherND(Picking):
-    """out[*g, *j, *b] = x[*g, indices[*g, *j, 0], *b]: rows of as many tables as there are positions in ``batch_dims`` axes.
+    """out[*g, *j, *b] = x[*g, indices[*g, *j, 0], *b] with ``batch_dims`` axes in ``*g``: rows of a batch of tables.
 
     ``indices`` ends in an axis of size 1.  ONNX's GatherND also reads several axes at once; that stays opaque.
     """
@@ -114,7 +110,8 @@ class GatherND(Picking):
     def infer(self, *operands: TensorType) -> TensorType:
         x, indices = operands
         batch = self.batch_dims
-        _indices(indices)
+        if indices.dtype != "int64":
+            raise TypingError(f"indices of GatherND are int64, got {indices}")
         if not 0 <= batch < min(x.rank, indices.rank) or indices.dims[-1] != 1:
             raise TypingError(f"GatherND of {x} by {indices} with {batch} batch axes")
         if x.dims[:batch] != indices.dims[:batch]:

@@ -140,14 +140,22 @@ def adjoined(view: View, value: int) -> Rewrite | None:
     node = view.table.nodes[value]
     if not isinstance(node.operator, Concat) or not 2 <= len(node.inputs) <= MOST_OPERANDS:
         return None
-    cuts = [_cut(view, i, node.operator.axis) for i in node.inputs]
-    following = [a is not None and b is not None and (a[0], a[2]) == b[:2] for a, b in pairwise(cuts)]
-    if True not in following:
-        return None
-    first = following.index(True)
-    last = first + following[first:].index(False) if False in following[first:] else len(following)
-    match = next(matcher(_adjoining_law(len(cuts), first, last)).matches_on(view, (value,)), None)
-    return None if match is None else rewrite(view, match)
+    axis = node.operator.axis
+    cuts = [_cut(view, i, axis) for i in node.inputs]
+    for first, cut in enumerate(cuts):
+        if cut is None:
+            continue
+        last, (source, start, end) = first, cut
+        for following in cuts[first + 1 :]:
+            if following is None or following[:2] != (source, end):
+                break
+            last, end = last + 1, following[2]
+        if last > first:
+            whole = start == 0 and end == view.table.type(source).dims[axis]
+            law = _adjoining_law(len(cuts), first, last, whole=whole)
+            match = next(matcher(law).matches_on(view, (value,)), None)
+            return None if match is None else rewrite(view, match)
+    return None
 
 
 def _cut(view: View, value: int | None, axis: int) -> tuple[int, int, int] | None:
@@ -156,26 +164,27 @@ def _cut(view: View, value: int | None, axis: int) -> tuple[int, int, int] | Non
     source = node.inputs[0] if node is not None and node.inputs else None
     if node is None or source is None:
         return None
-    if isinstance(node.operator, Split) and node.operator.axis == axis and all(isinstance(s, int) for s in node.operator.split):
-        start = sum(node.operator.split[: node.operator.output])
-        return source, start, start + node.operator.split[node.operator.output]
+    if isinstance(node.operator, Split) and node.operator.axis == axis:
+        before = [s for s in node.operator.split[: node.operator.output + 1] if isinstance(s, int)]
+        return (source, sum(before[:-1]), sum(before)) if len(before) == node.operator.output + 1 else None
     part = _part(node, axis)
     return None if part is None else (source, *part)
 
 
 @lru_cache(maxsize=1024)
-def _adjoining_law(operands: int, first: int, last: int) -> Rule:
-    """Operands number ``first`` to ``last`` are cuts, each beginning where the one before it ends."""
+def _adjoining_law(operands: int, first: int, last: int, *, whole: bool) -> Rule:
+    """Operands ``first`` to ``last`` are cuts, each beginning where the one before it ends; ``whole``: of it all."""
+    cuts = last - first + 1
+    ends = ["0" if whole else "e0", *(f"e{k}" for k in range(1, cuts)), "m" if whole else f"e{cuts}"]
 
-    def cut(start: int, end: int) -> str:
-        return f"Slice(y, axes=[a], starts=[e{start}], ends=[e{end}], steps=[1])"
+    def cut(start: str, end: str) -> str:
+        return f"Slice(y, axes=[rank(p)], starts=[{start}], ends=[{end}], steps=[1])"
 
     before, behind = ([f"x{k}" for k in places] for places in (range(first), range(last + 1, operands)))
-    cuts = [cut(k, k + 1) for k in range(last - first + 1)]
-    joined = [*before, cut(0, last - first + 1), *behind]
-    right = f"Concat({', '.join(joined)}, axis=a)" if len(joined) > 1 else joined[0]
-    law = parse_rule(f"rule concat-of-cuts: Concat({', '.join([*before, *cuts, *behind])}, axis=a) => {right}")
-    return replace(law, patterns=DEFINED)
+    left = f"Concat({', '.join([*before, *(cut(a, b) for a, b in pairwise(ends)), *behind])}, axis=rank(p))"
+    joined = [*before, "y" if whole else cut(ends[0], ends[-1]), *behind]
+    right = f"Concat({', '.join(joined)}, axis=rank(p))" if len(joined) > 1 else joined[0]
+    return replace(parse_rule(f"rule concat-of-cuts: {left} => {right} for y[*p, m, *q]"), patterns=DEFINED)
 
 
 def gathered(view: View, value: int) -> Rewrite | None:

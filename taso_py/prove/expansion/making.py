@@ -87,6 +87,7 @@ class Making:
         if right is not None:
             mistyped = self._mistyped(left, right)
         self._element_types(nodes)
+        self._rows()
         return SmallInstance(
             rule=self.rule,
             binding=self.binding,
@@ -121,6 +122,16 @@ class Making:
         held = {*self.leaves, *self.left.nodes} - moved
         if any(self.values.types[v].dtype not in allowed for v in held):
             raise NoInstance
+
+    def _rows(self) -> None:
+        """Rejects empty rows that are looked up: ONNX would refuse indices out of range although no element tells.
+
+        No claim includes them.
+        """
+        for value, node in self.left.nodes.items():
+            ids = [value, *(i for i in node.inputs if i is not None)]
+            if node.operator.positions is not None and any(0 in self.values.types[v].dims for v in ids):
+                raise NoInstance
 
     # ---- names and declared shapes ---------------------------------------------------------------------------------
 

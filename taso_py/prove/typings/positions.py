@@ -40,9 +40,7 @@ class Ranges:
     right: tuple[Demand, ...] = ()
 
     @staticmethod
-    def of(
-        sides: tuple[Mapping[int, Node], Mapping[int, Node]], values: Values, leaves: Mapping[int, Leaf]
-    ) -> Ranges:
+    def of(sides: tuple[Mapping[int, Node], Mapping[int, Node]], values: Values, leaves: Mapping[int, Leaf]) -> Ranges:
         """Of both sides' nodes; that something stands at every place has to be shown of the left side, too."""
         left, right = (_in_range(nodes, values, leaves) for nodes in sides)
         nothing = [d for d in left if d.head.name == _NOTHING]
@@ -174,7 +172,7 @@ def _in_range(nodes: Mapping[int, Node], values: Values, leaves: Mapping[int, Le
 def _demand(
     source: Source | None, rows: Size, bound: tuple[tuple[Symbol, Size], ...], guards: Sequence[Guard]
 ) -> Demand:
-    """The demand for one element; where there is none that nothing meets, so that its guards must exclude each other."""
+    """The demand for one element; where there is none one that nothing meets: its guards must exclude each other."""
     name = _NOTHING if source is None else f"index in {source.variable}"
     factor = Factor(Head("function", name, (rows,)), () if source is None else source.index)
     return Demand(_INDEX, Term(Fraction(1), (factor,), bound, frozenset(guards)))

@@ -7,7 +7,7 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
@@ -76,7 +76,7 @@ class Case:
     """Sizes and attributes that the law names."""
     required: tuple[tuple[str, Size], ...] = ()
     """What must be >= 0 for the right side to be defined: sizes, what room windows have, indices from both ends."""
-    ranges: Ranges = Ranges()
+    ranges: Ranges = field(default_factory=Ranges)
     """Which elements of variables must be indices in range."""
 
     @property
