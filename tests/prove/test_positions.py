@@ -35,6 +35,10 @@ OUT_OF_RANGE = {
     "shorter table": "GatherRows(Concat(t, t, axis=0), i) => GatherRows(t, i) for t[n, k], i[m]",
     "first half": "GatherRows(Slice(t, axes=[0], starts=[0], ends=[m], steps=[1]), i) => GatherRows(t, i)"
     " for t[n, k], i[p]",
+    "all but the last row": "GatherRows(t, i) => GatherRows(Slice(t, axes=[0], starts=[0], ends=[n - 1], steps=[1]), i)"
+    " for t[n, k], i[m] when n >= 2",
+    "two tables joined": "Concat(GatherRows(t, i), GatherRows(u, j), axis=0)"
+    " => GatherRows(Concat(t, u, axis=0), Concat(i, j, axis=0)) for t[n, k], u[m, k], i[p], j[q]",
     "rows cut later": "GatherRows(t, Slice(i, axes=[0], starts=[0], ends=[e], steps=[1]))"
     " => Slice(GatherRows(t, i), axes=[0], starts=[0], ends=[e], steps=[1]) for t[n, k], i[m]",
     "an index of another tensor": "Add(GatherRows(t, i), Concat(y, GatherRows(u, j), axis=0))"
@@ -51,6 +55,9 @@ OUT_OF_RANGE = {
 """The right side could read where the left side does not: ONNX would refuse to run."""
 COMPUTED = {
     "sum": "GatherRows(t, Add(i, j)) => GatherRows(t, Add(j, i)) for t[n, k], i[m], j[m]",
+    "rows added": "Add(GatherRows(t, i), GatherRows(t, j)) => GatherRows(t, Add(i, j)) for t[n, k], i[m], j[m]",
+    "filled": "GatherRows(t, Pad(i, pads=[0, 1])) => Concat(GatherRows(t, i), Slice(t, axes=[0], starts=[0], ends=[1],"
+    " steps=[1]), axis=0) for t[n, k], i[m] when n >= 1",
     "sign": "GatherRows(t, Neg(Neg(i))) => GatherRows(t, i) for t[n, k], i[m]",
     "maximum": "GatherRows(t, Max(i, i)) => GatherRows(t, i) for t[n, k], i[m]",
     "looked up": "GatherRows(t, GatherRows(i, j)) => GatherRows(GatherRows(t, i), j) for t[n, k], i[m], j[p]",
