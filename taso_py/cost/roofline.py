@@ -83,7 +83,9 @@ class Roofline:
             return _UNKNOWN
         except RecursionError:  # a meaning of a thousand operands, nested: such a node moves more than it computes
             count = 0.0
-        return Work(count, float(sum(map(tensor_bytes, (*known, result)))))
+        # Of a table only the rows are read that are looked up.
+        read = known if operator.positions is None else (result, *known[1:])
+        return Work(count, float(sum(map(tensor_bytes, (*read, result)))))
 
     def node(self, table: Table, value: int, node: Node) -> float:
         """Seconds for one node."""

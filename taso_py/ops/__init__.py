@@ -20,6 +20,7 @@ from taso_py.ops import (
     reduce,
     reshape,
     resize,
+    rows,
     slicing,
     space,
 )
@@ -40,6 +41,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     reshape,
     expand,
     gather,
+    rows,
     resize,
     space,
     constants,

@@ -21,6 +21,8 @@ _RING = frozenset({"add", "mul", "neg"})
 def algebra(operator: Operator, types: tuple[TensorType, ...]) -> Algebra:
     """``move``: copies elements or constants; ``ring``: only + - × and integers; ``real``: anything else."""
     rank = operator.infer(*types).rank
+    if operator.positions is not None:
+        return "move"  # its meaning names the one element that is copied by a sum over all of them
     views: Sequence[Operand] = tuple(Operand(k, t) for k, t in enumerate(types))
     with numbered_anew():
         return _kind(operator.element(views, tuple(s.size for s in element_variables(rank))))

@@ -28,6 +28,7 @@ from taso_py.ops.operator import (
     same_dtype,
 )
 from taso_py.ops.reading import concrete, first_operand, text
+from taso_py.ops.rows import INDICES, GatherRows
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Gather(Operator):
     """out[*a, *j, *b] = x[*a, indices[*j], *b] at ``axis``.
 
     ``indices`` is flat, of shape ``indices_shape``; () is a scalar.
-    Only constant indices: a table that is indexed at run time stays opaque.
+    Only constant indices; a table that is indexed at run time is `GatherRows`.
     """
 
     onnx: ClassVar[str] = "Gather"
@@ -93,8 +94,12 @@ class Gather(Operator):
     def read(cls, call: OnnxCall) -> Reading | None:
         x = first_operand(call, "axis")
         indices = call.constants[1] if call.present(1) else None
-        if x is None or indices is None or len(call.inputs) != 2 or indices.size > LARGEST:
+        if x is None or len(call.inputs) != 2 or not call.present(1):
             return None
+        if indices is None or indices.size > LARGEST:
+            given = call.inputs[1]
+            known = given is not None and given.known and given.dtype in INDICES
+            return Reading(GatherRows(int(call.attributes.get("axis", 0))), (0, 1)) if known else None
         numbers = tuple(int(i) for i in indices.reshape(-1))
         return Reading(cls(int(call.attributes.get("axis", 0)), numbers, tuple(indices.shape)), (0,))
 

@@ -122,6 +122,8 @@ class Operator:
     """Whether its ONNX node may have several outputs: the field ``output`` then says which one the result is."""
     dtypes: ClassVar[frozenset[str] | None] = None
     """Element types of operand 0 for which the meaning holds; None: any."""
+    positions: ClassVar[int | None] = None
+    """The operand whose integers say at run time which elements of operand 0 the result copies; None: there is none."""
 
     def infer(self, *operands: TensorType) -> TensorType:
         """Type of the result; `TypingError` when the operator cannot be applied. Ranks are known."""

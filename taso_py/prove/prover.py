@@ -178,12 +178,28 @@ class Proof:
             if not self._implied("size", f"{operator} on the right: {size} >= 0", Guard(size, ">=")):
                 self.missing = condition(size, self.case.named)
                 return f"the right side's {operator} is not defined unless {size} >= 0: state the condition"
+        why = self._indices()
+        if why:
+            return why
         for k, (a, b) in enumerate(zip(self.case.left, self.case.right, strict=True), start=1):
             why = self._typed(f"output {k}", a, b) or self._elements(f"output {k}", a, b)
             self.facts |= self.functions.used
             self.functions.used = set()
             if why:
                 return why
+        return ""
+
+    def _indices(self) -> str:
+        """Indices that the right side computes with at run time are in range where those of the left side are."""
+        case = self.case
+        left, right = (
+            Elements(case.nodes, case.values.types, case.leaves, self.functions, demands=list(demands))
+            for demands in (case.ranges.left, case.ranges.right)
+        )
+        try:
+            self.obligations += Definedness(self.functions, left, right, case.context, case.context).obligations()
+        except Unprovable as error:
+            return str(error)
         return ""
 
     def _implied(self, kind: Kind, what: str, wanted: Guard) -> bool:

@@ -20,6 +20,7 @@ from taso_py.prove.typings.site import Site
 from taso_py.prove.verdict import Proved
 from taso_py.rules.alpha import names_of, normal_law
 from taso_py.rules.coverage import AXES, FLAGS, LISTS, Typing, covered, typed
+from taso_py.rules.element_types import indexing
 from taso_py.rules.lock import key_of
 from taso_py.rules.rule import Rule, RuleSet
 from taso_py.rules.term import names_in
@@ -94,7 +95,7 @@ def site_of(rule: Rule, typing: Typing, binding: Binding) -> Site | None:
     """
     names = names_of(rule)
     types = {v: typing.type_of(binding.tensors[v]) for v in names.tensors}
-    numbers = {t.dtype for t in types.values()} - {"bool"}
+    numbers = {t.dtype for v, t in types.items() if v not in indexing(rule)} - {"bool"}
     if len(numbers) > 1 or (typed(rule) and numbers & INTEGERS):
         return None
     ones = {f"x{k}": tuple(d == 1 for d in types[v].dims) for k, v in enumerate(names.tensors)}

@@ -54,7 +54,9 @@ _MOVES = frozenset({
     "Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
 """Operators to which axes without elements are like any other."""
-FLAGS = ("keepdims", "transA", "transB", "count_include_pad", "flatten", "approximate", "mode", "output")
+FLAGS = (
+    "keepdims", "transA", "transB", "count_include_pad", "flatten", "approximate", "mode", "output", "batch_dims",
+)  # fmt: skip
 AXES = ("axis", "axes", "perm")
 LISTS = ("indices", "indices_shape")
 """Lists of positions, which proofs look at one by one."""

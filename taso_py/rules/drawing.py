@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator, frozen
+from taso_py.ops.rows import Picking
 from taso_py.rules.build import from_front
-from taso_py.rules.element_types import ElementTypes
+from taso_py.rules.element_types import ElementTypes, sources
 from taso_py.rules.instance import PLAIN, Manner, Rejected
 from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
 from taso_py.rules.rule import Rule
@@ -58,6 +60,8 @@ class Drawing:
     kinds: dict[str, str] = field(default_factory=dict)
     literals: dict[Scalar, TensorType] = field(default_factory=dict)
     done: dict[Term, TensorType] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """By variable that holds indices the size of the axis that they are indices of."""
 
     def __post_init__(self) -> None:
         self.menus = self.manner.menus(self.random)
@@ -157,7 +161,16 @@ class Drawing:
             self._attribute(term, name, attributes, types)
         if term.operator.onnx in NEED_AXES and not all(t.rank for t in types):
             raise Rejected
-        return self._operator(term, types).infer(*types)
+        operator = self._operator(term, types)
+        if isinstance(operator, Picking):
+            self._picked(term, types[0].dims[operator.axis_of(types[0])])
+        return operator.infer(*types)
+
+    def _picked(self, term: Application, rows: Size) -> None:
+        """Notes of what size the axis is that variables are indices of, the least of several."""
+        for variable in sources(self.rule.left, term.arguments[1]):
+            known = self.rows.get(variable.name, rows)
+            self.rows[variable.name] = min(r for r in (known, rows) if isinstance(r, int))
 
     def _placed(self, term: Term) -> bool:
         return isinstance(term, Variable) and term.name in self.types

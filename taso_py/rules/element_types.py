@@ -37,8 +37,8 @@ class ElementTypes:
 
 
 def ordinary_types(rule: Rule, _: np.random.Generator) -> ElementTypes:
-    """What is asked for its truth is bool, all else is float32."""
-    return ElementTypes(dict.fromkeys(asked(rule), "bool"))
+    """What is asked for its truth is bool, what says which elements are read int64, all else is float32."""
+    return ElementTypes({**dict.fromkeys(indexing(rule), "int64"), **dict.fromkeys(asked(rule), "bool")})
 
 
 @lru_cache(maxsize=1024)
@@ -48,16 +48,45 @@ def asked(rule: Rule) -> frozenset[str]:
     for side in (rule.left, rule.right):
         for a in side.applications():
             asked = a.arguments[:1] if a.operator is Where else a.arguments if a.operator in (And, Or, Not) else ()
-            found.update(v.name for t in asked for v in _sources(side, t))
+            found.update(v.name for t in asked for v in sources(side, t))
     return frozenset(found)
 
 
-def _sources(side: Side, term: Term) -> list[Variable]:
-    """Variables whose elements a truth value is chosen from; a comparison makes truth values of numbers."""
+@lru_cache(maxsize=1024)
+def indexing(rule: Rule) -> frozenset[str]:
+    """Variables that stand for indices: operands that say at run time which elements are read."""
+    found: set[str] = set()
+    for side in (rule.left, rule.right):
+        for a in side.applications():
+            if a.operator.positions is not None:
+                found.update(v.name for v in sources(side, a.arguments[a.operator.positions]))
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def index_terms(side: Side) -> frozenset[Term]:
+    """The terms of a side that are indices: those, and what they are moved from."""
+    found: set[Term] = set()
+    level = [a.arguments[a.operator.positions] for a in side.applications() if a.operator.positions is not None]
+    while level:
+        term = level.pop()
+        found |= {term, side.resolve(term)}
+        level += copied(side.resolve(term))
+    return frozenset(found)
+
+
+def copied(term: Term) -> tuple[Term, ...]:
+    """The operands whose elements the elements of a term are, as far as their types tell."""
+    if not isinstance(term, Application) or issubclass(term.operator, ComparingOperator | Cast):
+        return ()
+    if term.operator.positions is not None:
+        return term.arguments[:1]
+    return term.arguments[1:] if term.operator is Where else term.arguments
+
+
+def sources(side: Side, term: Term) -> list[Variable]:
+    """Variables whose elements those of a term are chosen from; a comparison makes truth values of numbers."""
     term = side.resolve(term)
     if isinstance(term, Application):
-        if issubclass(term.operator, ComparingOperator | Cast):
-            return []
-        chosen = term.arguments[1:] if term.operator is Where else term.arguments
-        return [v for a in chosen for v in _sources(side, a)]
+        return [v for a in copied(term) for v in sources(side, a)]
     return [term] if isinstance(term, Variable) else []

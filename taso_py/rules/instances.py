@@ -154,6 +154,8 @@ class _Realised:
         draw, type_ = self.draw, self.draw.types[name]
         shape: Shape = type_.dims
         array: npt.NDArray[Any] = draw.menus.array(draw.kinds.get(name, ""), shape, type_.dtype)
+        if name in draw.rows:
+            array = draw.menus.positions(shape, draw.rows[name])
         for p in predicates:
             array = draw.menus.passing(p, array)
         array = np.asarray(array).astype(type_.dtype)

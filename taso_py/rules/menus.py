@@ -331,6 +331,13 @@ class Menus:
             return np.asarray(self.random.uniform(0.5, 2.0, shape) * self.random.choice((-1.0, 1.0), shape))
         return np.asarray(self.random.standard_normal(shape))
 
+    def positions(self, shape: Shape, rows: int) -> npt.NDArray[Any]:
+        """Indices of an axis of so many positions, from both ends; sometimes only the first and last of each."""
+        if not rows and 0 not in shape:
+            raise ValueError("an axis without positions has no index")
+        menu = np.array([-rows, -1, 0, rows - 1]) if self.random.random() < 0.2 else np.arange(-rows, rows)
+        return np.asarray(self.random.choice(menu, shape) if rows else np.zeros(shape, np.int64))
+
     def passing(self, predicate: Predicate, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values that satisfy a predicate, in place of those that were drawn."""
         return np.asarray(PREDICATES[predicate.kind].sample(self.random, array.shape, *predicate.arguments))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from itertools import combinations, count
+from itertools import combinations, count, pairwise
 from typing import Any
 
 from taso_py.graph.table import Node
@@ -133,6 +133,58 @@ def flatten(view: View, value: int) -> Rewrite | None:
     law = _flat_law(node.operator, tuple(widths), alike)
     match = next(matcher(law).matches_on(view, (value,)), None)
     return None if match is None else rewrite(view, match)
+
+
+def adjoined(view: View, value: int) -> Rewrite | None:
+    """The first neighbouring cuts of one tensor among the operands of a Concat as one cut, or as all of the tensor."""
+    node = view.table.nodes[value]
+    if not isinstance(node.operator, Concat) or not 2 <= len(node.inputs) <= MOST_OPERANDS:
+        return None
+    axis = node.operator.axis
+    cuts = [_cut(view, i, axis) for i in node.inputs]
+    for first, cut in enumerate(cuts):
+        if cut is None:
+            continue
+        last, (source, start, end) = first, cut
+        for following in cuts[first + 1 :]:
+            if following is None or following[:2] != (source, end):
+                break
+            last, end = last + 1, following[2]
+        if last > first:
+            whole = start == 0 and end == view.table.type(source).dims[axis]
+            law = _adjoining_law(len(cuts), first, last, whole=whole)
+            match = next(matcher(law).matches_on(view, (value,)), None)
+            return None if match is None else rewrite(view, match)
+    return None
+
+
+def _cut(view: View, value: int | None, axis: int) -> tuple[int, int, int] | None:
+    """(tensor, start, end) of a value that is a cut of one tensor along ``axis``, as an output of a Split is."""
+    node = view.table.nodes.get(value) if value is not None else None
+    source = node.inputs[0] if node is not None and node.inputs else None
+    if node is None or source is None:
+        return None
+    if isinstance(node.operator, Split) and node.operator.axis == axis:
+        before = [s for s in node.operator.split[: node.operator.output + 1] if isinstance(s, int)]
+        return (source, sum(before[:-1]), sum(before)) if len(before) == node.operator.output + 1 else None
+    part = _part(node, axis)
+    return None if part is None else (source, *part)
+
+
+@lru_cache(maxsize=1024)
+def _adjoining_law(operands: int, first: int, last: int, *, whole: bool) -> Rule:
+    """Operands ``first`` to ``last`` are cuts, each beginning where the one before it ends; ``whole``: of it all."""
+    cuts = last - first + 1
+    ends = ["0" if whole else "e0", *(f"e{k}" for k in range(1, cuts)), "m" if whole else f"e{cuts}"]
+
+    def cut(start: str, end: str) -> str:
+        return f"Slice(y, axes=[rank(p)], starts=[{start}], ends=[{end}], steps=[1])"
+
+    before, behind = ([f"x{k}" for k in places] for places in (range(first), range(last + 1, operands)))
+    left = f"Concat({', '.join([*before, *(cut(a, b) for a, b in pairwise(ends)), *behind])}, axis=rank(p))"
+    joined = [*before, "y" if whole else cut(ends[0], ends[-1]), *behind]
+    right = f"Concat({', '.join(joined)}, axis=rank(p))" if len(joined) > 1 else joined[0]
+    return replace(parse_rule(f"rule concat-of-cuts: {left} => {right} for y[*p, m, *q]"), patterns=DEFINED)
 
 
 def gathered(view: View, value: int) -> Rewrite | None:

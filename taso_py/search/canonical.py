@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taso_py.graph.table import Node, Opaque
 from taso_py.rules.build import Builder, number_type
 from taso_py.rules.rule import Rule, RuleSet
-from taso_py.search.arity import MOST_OPERANDS, expanding_laws, flatten, split_of_slices
+from taso_py.search.arity import MOST_OPERANDS, adjoined, expanding_laws, flatten, split_of_slices
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import Rewrite, rewrite
@@ -72,9 +72,10 @@ class Canonicalizer:
         node = view.table.nodes.get(value)
         if node is None or isinstance(node.operator, Opaque) or value in view.values.constant:
             return None
-        flat = flatten(view, value)
-        if flat is not None:
-            return flat
+        for regrouping in (flatten, adjoined):
+            step = regrouping(view, value)
+            if step is not None:
+                return step
         for compiled in self.tidying.at(view, value):
             for match in compiled.matches_at(view, value):
                 step = rewrite(view, match)

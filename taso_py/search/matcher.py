@@ -15,6 +15,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.rules.build import Builder, NotBuildable, from_front, number_type, operator_of
 from taso_py.rules.coverage import Typing, covered
+from taso_py.rules.element_types import index_terms, indexing
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import (
@@ -249,12 +250,20 @@ class Matcher:
             algebra(n.operator, tuple(view.values.types[i] for i in n.inputs if i is not None))
             for n in right.nodes.values()
         ]
-        involved = [*(v for v, _ in partial.placed.values()), *binding.tensors.values(), *right.nodes]
+        involved = self._computed(partial, binding, right)
         if not (dtypes_allowed(view, kinds, involved) and constants_tame(view, kinds, binding)):
             return False
         if not all(k == "move" for k in kinds) and rounded_later(view, outputs):
             return False
         return self._proved(partial, right, zip(outputs, built, strict=True), view, binding)
+
+    def _computed(self, partial: _Partial, binding: Binding, right: Builder) -> list[int]:
+        """What the element types of numbers are asked of: all but indices, which are only moved and looked up by."""
+        rule = self.rule
+        indices = index_terms(rule.left) | index_terms(rule.right)
+        placed = [v for t, (v, _) in partial.placed.items() if t not in indices]
+        given = [v for name, v in binding.tensors.items() if name not in indexing(rule)]
+        return [*placed, *given, *(v for t, v in right.done.items() if t not in indices)]
 
     def _proved(
         self, partial: _Partial, right: Builder, outputs: Iterable[tuple[int, int]], view: View, binding: Binding

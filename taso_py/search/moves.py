@@ -18,7 +18,7 @@ from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
-_DEPTH = 4
+_DEPTH = 6
 """How far above a change a pattern's root can lie: no rule's left side is deeper."""
 _CHAIN = 128
 """Longest chain of pairwise merges in one move."""

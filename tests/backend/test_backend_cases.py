@@ -163,6 +163,7 @@ def node_cases() -> tuple[NodeCase, ...]:
 
 
 OPAQUE: dict[str, str] = {
+    "test_gathernd_example_*": "indices of several axes at once",
     "test_maxpool_with_argmax_2d_*": "indices as a second output: positions as values, by a search",
     "test_resize_downsample_scales_*_align_corners": "ONNX and ONNX Runtime disagree on where the corner is",
     "test_scatternd_*": "updates that are combined with what they meet, or places given twice",

@@ -20,7 +20,7 @@ from taso_py.rules.rule import Rule
 from tests.helpers.graphs import model
 
 LIBRARY = {rule.id for rule in load_library().all()}
-ARITY = ("-variadic", "split-slices")
+ARITY = ("-variadic", "split-slices", "concat-of-cuts")
 FOLDING = ["batchnorm-into-conv"]
 """The rule of `convnet`, so that its certificate does not depend on which of several ways is found."""
 

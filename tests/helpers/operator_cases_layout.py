@@ -10,6 +10,7 @@ from taso_py.ops.padding import Pad
 from taso_py.ops.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from taso_py.ops.reshape import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
 from taso_py.ops.resize import Resize
+from taso_py.ops.rows import GatherND, GatherRows
 from taso_py.ops.slicing import Slice
 from taso_py.ops.space import DepthToSpace, SpaceToDepth
 from tests.helpers.operator_cases import Case
@@ -132,6 +133,13 @@ SHAPES = [
     Case(Gather(-1, (1, 3), (2,)), (B,), ("int64",), fixed=(4,)),
     Case(Gather(2, (0,), (1,)), (B,)),
     Case(Gather(0, (0, 2, 1, 1, 0, 2), (1, 6)), ((3, 2),), fixed=(3,)),
+    Case(GatherRows(), ((10, 3), (2, 4)), ("float", "int64")),
+    Case(GatherRows(1), ((2, 11, 3), (4,)), ("float", "int32")),
+    Case(GatherRows(-1), ((2, 12), ()), ("int64", "int64")),
+    Case(GatherRows(), ((10,), (0, 2)), ("bool", "int64")),
+    Case(GatherND(), ((10, 3), (2, 4, 1)), ("float", "int64")),
+    Case(GatherND(1), ((2, 11, 3), (2, 4, 1)), ("float", "int64")),
+    Case(GatherND(2), ((2, 3, 10), (2, 3, 1)), ("int64", "int64")),
     Case(ScatterND((2, 0), (2, 1)), ((3, 4), (2, 4)), fixed=(2, 3)),
     Case(ScatterND((-1,), (1,)), (B, (3, 4)), fixed=(2,)),
     Case(ScatterND((0, 1, 1, 2), (2, 2)), (B, (2, 4)), ("int64", "int64"), fixed=(2, 3)),

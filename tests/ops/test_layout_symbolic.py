@@ -23,6 +23,7 @@ from taso_py.ops.pool import MaxPool
 from taso_py.ops.regroup import regroup
 from taso_py.ops.reshape import Flatten, Reshape, Squeeze, Transpose
 from taso_py.ops.resize import Resize
+from taso_py.ops.rows import GatherRows
 from taso_py.ops.slicing import Slice
 from tests.helpers.operator_models import call_of
 
@@ -226,7 +227,7 @@ def test_gather_by_a_negative_index_needs_the_size() -> None:
     assert read("Gather", 13, [x, vector(1)], {1: (-1,)}) is None
     assert read("Gather", 13, [x, vector(1)], {1: (-1,)}, axis=1) == Gather(1, (2,), (1,))
     assert read("Gather", 13, [x, vector(1)], {1: (3,)}, axis=1) is None
-    assert read("Gather", 13, [x, vector(1)]) is None
+    assert read("Gather", 13, [x, vector(1)]) == GatherRows(0)
 
 
 # ---- windows ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ TRUSTED = """
 graph: __init__.py ordering.py sizes.py table.py types.py
 ops: __init__.py activations.py algebra.py comparison.py constants.py convolution.py elementwise.py expand.py gather.py
     layout.py linear.py lookup.py meaning.py normalization.py numeric.py operator.py padding.py pool.py products.py
-    reading.py reduce.py regroup.py reshape.py resize.py sampling.py slicing.py space.py targets.py windows.py
+    reading.py reduce.py regroup.py reshape.py resize.py rows.py sampling.py slicing.py space.py targets.py windows.py
 prove: __init__.py prover.py sites.py verdict.py verify.py
 prove/expansion: __init__.py atoms.py canonical.py compare.py elements.py instance.py instances.py judge.py making.py
     maxima.py menus.py picks.py points.py polynomials.py rule_text.py
@@ -24,7 +24,8 @@ prove/kernel: __init__.py arithmetic.py attempt.py definedness.py encoding.py eq
     obligations.py places.py reals.py simplify.py values.py
 prove/trials: __init__.py admission.py adversary.py classes.py dtypes.py evaluation.py extremes.py inclusion.py
     intervals.py magnitude.py marks.py refute.py runs.py vacuity.py witness.py
-prove/typings: __init__.py attributes.py choices.py conditions.py declared.py reach.py schema.py shapes.py site.py
+prove/typings: __init__.py attributes.py choices.py conditions.py declared.py positions.py reach.py schema.py shapes.py
+    site.py
 rules: __init__.py alpha.py axes.py build.py coverage.py drawing.py element_types.py functions.py grammar.lark
     instance.py instances.py menus.py parser.py predicates.py printer.py rule.py sources.py term.py unify.py
 """

@@ -18,6 +18,7 @@ from taso_py.prove.expansion.menus import Asked, SmallMenus, operand, regrouped
 from taso_py.prove.expansion.picks import NoInstance, Picks
 from taso_py.prove.expansion.rule_text import FIRST, MATCHING_DTYPE, RuleText, ranks_of, stated_rank, turn
 from taso_py.rules.build import Builder, NotBuildable, from_front
+from taso_py.rules.element_types import index_terms, indexing
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -86,6 +87,7 @@ class Making:
         if right is not None:
             mistyped = self._mistyped(left, right)
         self._element_types(nodes)
+        self._rows()
         return SmallInstance(
             rule=self.rule,
             binding=self.binding,
@@ -114,9 +116,22 @@ class Making:
         if kinds <= {"move"}:
             return
         allowed = {"bool"} | (FLOATS if "real" in kinds else FLOATS | INTEGERS)
-        held = (*self.leaves, *self.left.nodes)
+        indices = index_terms(self.rule.left)
+        moved = {v for t, v in self.left.done.items() if t in indices}
+        moved |= {v for v, (name, _) in self.leaves.items() if name in indexing(self.rule)}
+        held = {*self.leaves, *self.left.nodes} - moved
         if any(self.values.types[v].dtype not in allowed for v in held):
             raise NoInstance
+
+    def _rows(self) -> None:
+        """Rejects empty rows that are looked up: ONNX would refuse indices out of range although no element tells.
+
+        No claim includes them.
+        """
+        for value, node in self.left.nodes.items():
+            ids = [value, *(i for i in node.inputs if i is not None)]
+            if node.operator.positions is not None and any(0 in self.values.types[v].dims for v in ids):
+                raise NoInstance
 
     # ---- names and declared shapes ---------------------------------------------------------------------------------
 

@@ -116,22 +116,28 @@ def _in_order(side: Side) -> list[Application]:
 def _element_types(rule: Rule) -> dict[str, Sequence[str]]:
     """By tensor variable the element types that are tried."""
     truths: set[str] = set()
+    indices: set[str] = set()
     casts = False
     for side in (rule.left, rule.right):
         for a in _in_order(side):
             asked = a.arguments[:1] if a.operator is Where else a.arguments if a.operator in (And, Or, Not) else ()
             truths |= {v for t in asked for v in _sources(side, t)}
+            if a.operator.positions is not None:
+                indices |= _sources(side, a.arguments[a.operator.positions])
             casts = casts or (side is rule.left and a.operator is Cast)
     numbers = DTYPES if casts else (MATCHING_DTYPE,)
-    return {v: ("bool",) if v in truths else numbers for v in rule.left.variables()}
+    given: dict[str, Sequence[str]] = {**dict.fromkeys(indices, ("int64",)), **dict.fromkeys(truths, ("bool",))}
+    return {v: given.get(v, numbers) for v in rule.left.variables()}
 
 
 def _sources(side: Side, term: Term) -> set[str]:
-    """Variables whose elements a truth value is chosen from."""
+    """Variables whose elements a truth value, or an index, is chosen from."""
     term = side.resolve(term)
     if isinstance(term, Variable):
         return {term.name}
     if isinstance(term, Scalar) or issubclass(term.operator, ComparingOperator | Cast):
         return set()
     chosen = term.arguments[1:] if term.operator is Where else term.arguments
+    if term.operator.positions is not None:
+        chosen = term.arguments[:1]
     return set().union(*(_sources(side, a) for a in chosen))

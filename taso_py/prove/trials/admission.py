@@ -11,6 +11,7 @@ from taso_py.errors import TypingError
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.algebra import algebra
+from taso_py.rules.element_types import indexing
 from taso_py.rules.instances import Instance
 
 _TAME = 1e30
@@ -40,10 +41,12 @@ def admitted(instance: Instance) -> bool:
     if kinds <= {"move"}:
         return True
     allowed = (FLOATS if "real" in kinds else FLOATS | INTEGERS) | {"bool"}
-    leaves = {**instance.feeds, **instance.weights}
+    tensors = instance.binding.tensors
+    indices = {tensors[name] for name in indexing(instance.rule) if name in tensors}
+    leaves = {**instance.feeds, **instance.weights}.keys() - indices
     if any(types[v].dtype not in allowed for v in (*leaves, *instance.left)):
         return False
-    given = instance.binding.tensors.values()
+    given = tensors.values()
     bound = [a.astype(np.float64) for v, a in instance.weights.items() if v in given and a.dtype.kind == "f"]
     return all(np.all(np.isfinite(a)) and np.all(np.abs(a) <= _TAME) for a in bound)
 

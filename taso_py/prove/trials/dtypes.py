@@ -78,6 +78,9 @@ def _join(classes: _Classes, term: Application, arguments: list[Term]) -> None:
         to = dict(term.attributes).get("to", Quantity(DEFAULT))
         if isinstance(to, Quantity):
             classes.give(term, str(to.value))
+    elif operator.positions is not None:
+        classes.join(term, arguments[0])
+        classes.give(arguments[operator.positions], "int64")
     elif not arguments:
         classes.join(term, _RESULT)
     else:

@@ -23,7 +23,7 @@ from taso_py.prove.typings.shapes import (
     is_real,
     is_signed,
 )
-from taso_py.rules.element_types import asked
+from taso_py.rules.element_types import asked, indexing
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     AttributeExpression,
@@ -285,7 +285,8 @@ class Declared:
         return found
 
     def _tensor(self, name: str, shape: tuple[Size, ...]) -> TensorType:
-        return TensorType("bool" if name in asked(self.rule) else self.dtype, shape)
+        given = "bool" if name in asked(self.rule) else "int64" if name in indexing(self.rule) else self.dtype
+        return TensorType(given, shape)
 
     def _pointwise_only(self) -> bool:
         if self.shapes.site is not None:

@@ -7,7 +7,7 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
@@ -23,6 +23,7 @@ from taso_py.prove.kernel.reals import Real
 from taso_py.prove.kernel.values import Leaf
 from taso_py.prove.typings.attributes import FIRST, Attributes
 from taso_py.prove.typings.choices import NothingToChoose, explored
+from taso_py.prove.typings.positions import Ranges, placed
 from taso_py.prove.typings.reach import kinds_of
 from taso_py.prove.typings.shapes import RANKS, Excluded, Refine, Shapes, Undetermined, Unsupported
 from taso_py.prove.typings.site import Site
@@ -75,6 +76,8 @@ class Case:
     """Sizes and attributes that the law names."""
     required: tuple[tuple[str, Size], ...] = ()
     """What must be >= 0 for the right side to be defined: sizes, what room windows have, indices from both ends."""
+    ranges: Ranges = field(default_factory=Ranges)
+    """Which elements of variables must be indices in range."""
 
     @property
     def rank(self) -> int:
@@ -269,11 +272,13 @@ class _Typing(Attributes):
         if typed(self.rule) and any(map(partial(_wraps, values), nodes.values())):
             raise Unsupported("integers are computed with beside a cast: they wrap at other sizes")
         patterns = self._signatures(builders, tuple(zip(*outputs, strict=True)))
+        sides = builders[0].nodes, builders[1].nodes
         return Case(
-            values, nodes, outputs[0], outputs[1], leaves, self.context,
+            values, placed(nodes, values, leaves), outputs[0], outputs[1], leaves, self.context,
             nonnegative=names["nonnegative"] | self._natural_reals(), positive=names["positive"],
             reals=tuple(self.reals), patterns=patterns, kinds=kinds_of(nodes, values),
             named=frozenset(names_of(self.rule).sizes), required=tuple(dict.fromkeys(needs)),
+            ranges=Ranges.of(sides, values, leaves),
         )  # fmt: skip
 
     def _divided(self) -> Iterator[tuple[str, Size]]:
