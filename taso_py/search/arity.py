@@ -27,7 +27,7 @@ from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
 _PAIRED = 8
-"""Most operands of which any two are looked at as one."""
+"""Most summands of which any two are looked at as one."""
 
 
 MOST_OPERANDS = 64
@@ -56,13 +56,11 @@ def _nesting_laws(operator: Operator, operands: int, alike: bool) -> tuple[Rule,
 
 def _pairs_first(operator: Operator, operands: int) -> Iterator[tuple[Operator, tuple[Any, ...]]]:
     """Any two summands of a sum added first, any two neighbours in a Concat joined first."""
-    if not 3 <= operands <= _PAIRED:
-        return
-    if isinstance(operator, Sum):
+    if isinstance(operator, Sum) and 3 <= operands <= _PAIRED:
         for pair in combinations(range(operands), 2):
             yield operator, ((Add(), pair), *(k for k in range(operands) if k not in pair))
     if isinstance(operator, Concat):
-        for k in range(operands - 1) if operands > 3 else ():
+        for k in range(operands - 1) if 3 < operands <= MOST_OPERANDS else ():
             yield operator, (*range(k), (operator, (k, k + 1)), *range(k + 2, operands))
 
 
