@@ -186,7 +186,8 @@ class Rewriter:
                 log.own(step)
                 view = self._tidied(view.after(step.table), step.changed, log)
                 waiting = growing
-            waiting.sort(key=lambda m: _place(view, m))
+        # Siblings in the order of the file: merged alike in several places, they are alike again.
+        waiting.sort(key=lambda m: (_place(view, m), m.outputs))
         for match in waiting:
             if _current(match, view):
                 view = self._chain(view, match, log)
@@ -306,4 +307,9 @@ def _current(match: Match, view: View) -> bool:
                 return False
         elif node is not seen and node != seen:
             return False
+    seen = dict(match.seen)
+    # What only an expansion held may have become real, and something else since: a sibling that was merged already.
+    real = ((nodes[v], n) for v, n in match.placed if v in nodes and v not in seen)
+    if any(now.operator != then.operator or set(now.inputs) != set(then.inputs) for now, then in real):
+        return False
     return all(o in nodes or o in view.owners for o in match.outputs)
