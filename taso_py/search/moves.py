@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from taso_py.graph.table import Table
 from taso_py.ops.layout import Concat
 from taso_py.rules.rule import Rule
+from taso_py.search.arity import nested
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, Matcher, matcher
@@ -199,6 +200,11 @@ class Rewriter:
         current: Match | None = match
         changed: dict[int, None] = {}
         links = 0
+        step = _neighbours_first(view, match)
+        if step is not None:
+            log.tidying([step])
+            view = view.after(step.table)
+            changed.update(dict.fromkeys(sorted(step.changed)))
         while current is not None and links < _CHAIN:
             step = rewrite(view, current)
             if step is None:
@@ -211,11 +217,8 @@ class Rewriter:
         return self._tidied(view, changed, log, links)
 
     def _grows(self, view: View, match: Match) -> bool:
-        """Whether one more sibling may join what a match makes: outputs side by side, neighbours in a Concat, or by a rule."""
-        if len(match.outputs) > 1 or self._further(match.rule) is not None:
-            return True
-        owners = (view.table.nodes[owner] for owner, _ in view.owners.get(match.outputs[0], ()))
-        return any(isinstance(n.operator, Concat) for n in owners)
+        """Whether siblings may join what a match makes: further outputs, neighbours in a Concat, or by another rule."""
+        return len(match.outputs) > 1 or self._further(match.rule) is not None or _joins(view, match) is not None
 
     def _tidied(self, view: View, changed: Iterable[int], log: _Log, links: int = 1) -> View:
         """What operands are made of is tidied before them."""
@@ -230,10 +233,12 @@ class Rewriter:
         return self.index.named(rule.name if rule.name.endswith(_FURTHER) else rule.name + _FURTHER)
 
     def _next_link(self, view: View, last: Match, step: Rewrite) -> Match | None:
-        """A match of the same rule, or of the one that goes on from it, between what was merged and one more sibling."""
+        """A match of the same rule, or of the one that goes on from it, of what was merged and one more sibling."""
         compiled = self._further(last.rule) or matcher(last.rule)
         changed = [value for value in sorted(step.changed) if value in view.table.nodes]
-        for value in [*changed, *(i for v in changed for i in _inner_of(view, v) if i in view.owners)]:
+        inner = [i for v in changed for i in _inner_of(view, v) if i in view.owners]
+        above = [u for v in changed for u in view.users.get(v, ())] if len(last.outputs) == 1 else []
+        for value in dict.fromkeys([*changed, *inner, *above]):
             if compiled.root in view.kinds(value):
                 for match in compiled.matches_at(view, value):
                     if match.choice == last.choice and rewrite(view, match) is not None:
@@ -241,14 +246,27 @@ class Rewriter:
         return None
 
 
-def _place(view: View, match: Match) -> int:
-    """Where a Concat has the neighbours that a match joins: the first of them begin a chain, the others follow."""
+def _joins(view: View, match: Match) -> tuple[int, int] | None:
+    """The Concat whose neighbouring operands a match joins, and the place of the first of them."""
     value = match.outputs[0]
     for owner, _ in view.owners.get(value, ()):
         whole, pair = view.table.nodes[owner], view.inner[value]
-        if isinstance(whole.operator, Concat):
-            return next((k for k in range(len(whole.inputs)) if whole.inputs[k : k + 2] == pair.inputs), 0)
-    return 0
+        if isinstance(whole.operator, Concat) and whole.operator == pair.operator:
+            places = range(len(whole.inputs))
+            return owner, next((k for k in places if whole.inputs[k : k + 2] == pair.inputs), 0)
+    return None
+
+
+def _place(view: View, match: Match) -> int:
+    """Where a Concat has what a match joins: the first neighbours begin a chain, the others follow."""
+    joins = _joins(view, match)
+    return 0 if joins is None else joins[1]
+
+
+def _neighbours_first(view: View, match: Match) -> Rewrite | None:
+    """The Concat with the neighbours that a match joins as one operand: then each link is between two operands."""
+    joins = _joins(view, match)
+    return None if joins is None or len(match.outputs) > 1 else nested(view, *joins)
 
 
 def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
@@ -307,9 +325,9 @@ def _current(match: Match, view: View) -> bool:
                 return False
         elif node is not seen and node != seen:
             return False
-    seen = dict(match.seen)
+    before = dict(match.seen)
     # What only an expansion held may have become real, and something else since: a sibling that was merged already.
-    real = ((nodes[v], n) for v, n in match.placed if v in nodes and v not in seen)
+    real = ((nodes[v], n) for v, n in match.placed if v in nodes and v not in before)
     if any(now.operator != then.operator or set(now.inputs) != set(then.inputs) for now, then in real):
         return False
     return all(o in nodes or o in view.owners for o in match.outputs)
