@@ -25,6 +25,16 @@ def is_number(view: View, value: int, number: float) -> bool:
     return bool(np.all(array == wanted))
 
 
+def same_number(view: View, one: int, other: int) -> bool:
+    """Whether two values are constants of one element that agree bit for bit: each layer may have its own copy."""
+    if not {one, other} <= view.values.constant or view.values.types[one] != view.values.types[other]:
+        return False
+    if not view.values.types[one].known or view.values.types[one].elements != 1:
+        return False
+    first, second = view.constant(one), view.constant(other)
+    return first is not None and second is not None and first.tobytes() == second.tobytes()
+
+
 def dtypes_allowed(view: View, kinds: Sequence[Algebra], values: Iterable[int]) -> bool:
     """Moves hold for any element type, ring laws for floats and integers, the rest for floats only."""
     if all(k == "move" for k in kinds):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations, count, pairwise
 from typing import Any
 
@@ -27,7 +27,7 @@ from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
 _PAIRED = 8
-"""Most operands of which any two are looked at as one."""
+"""Most summands of which any two are looked at as one."""
 
 
 MOST_OPERANDS = 64
@@ -56,13 +56,11 @@ def _nesting_laws(operator: Operator, operands: int, alike: bool) -> tuple[Rule,
 
 def _pairs_first(operator: Operator, operands: int) -> Iterator[tuple[Operator, tuple[Any, ...]]]:
     """Any two summands of a sum added first, any two neighbours in a Concat joined first."""
-    if not 3 <= operands <= _PAIRED:
-        return
-    if isinstance(operator, Sum):
+    if isinstance(operator, Sum) and 3 <= operands <= _PAIRED:
         for pair in combinations(range(operands), 2):
             yield operator, ((Add(), pair), *(k for k in range(operands) if k not in pair))
     if isinstance(operator, Concat):
-        for k in range(operands - 1) if operands > 3 else ():
+        for k in range(operands - 1) if 3 < operands <= MOST_OPERANDS else ():
             yield operator, (*range(k), (operator, (k, k + 1)), *range(k + 2, operands))
 
 
@@ -102,36 +100,30 @@ def _sum(terms: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _flat_law(operator: Operator, widths: tuple[int, ...], alike: bool) -> Rule:
-    """``widths``: for each operand the number of operands that it has itself; 0 for any other operand."""
-    names = (f"x{k}" for k in count())
-    nested, flat = [], []
-    for width in widths:
-        inner = [next(names) for _ in range(width or 1)]
-        nested.append(_call(operator, iter(inner)) if width else inner[0])
-        flat += inner
-    sides = f"{_call(operator, iter(nested))} => {_call(operator, iter(flat))}"
-    return _law(operator, sides, len(flat), alike)
+def _flat_law(operator: Operator, whole: str, operands: int, alike: bool) -> Rule:
+    """``whole``: the operator's applications in one another, to x0, x1, ... in this order."""
+    return _law(operator, f"{whole} => {_call(operator, (f'x{k}' for k in range(operands)))}", operands, alike)
 
 
 def flatten(view: View, value: int) -> Rewrite | None:
-    """f(f(a, b), c) as f(a, b, c) for an operator of variable arity, where nothing else needs f(a, b)."""
-    table = view.table
-    node = table.nodes[value]
-    if not node.operator.expand(3):
+    """f(f(a, b), c) as f(a, b, c) for an operator of variable arity, at any depth, where nothing else needs f(a, b)."""
+    nodes = view.table.nodes
+    operator = nodes[value].operator
+    if not operator.expand(3) or _only_for_its_like(view, value):
         return None
-    widths: list[int] = []
     operands: list[int | None] = []
-    for i in node.inputs:
-        inner = table.nodes.get(i) if i is not None else None
-        alone = inner is not None and inner.operator == node.operator and view.users.get(i or 0, ()) == (value,)
-        widths.append(len(inner.inputs) if inner is not None and alone else 0)
-        operands.extend(inner.inputs if inner is not None and alone else (i,))
-    if not len(node.inputs) < len(operands) <= MOST_OPERANDS:
+
+    def tree(at: int | None) -> str:
+        if at is None or (at != value and not _only_for_its_like(view, at)):
+            operands.append(at)
+            return f"x{len(operands) - 1}"
+        return _call(operator, (tree(i) for i in nodes[at].inputs))
+
+    whole = tree(value)
+    if not len(nodes[value].inputs) < len(operands) <= MOST_OPERANDS:
         return None
-    alike = _alike(node.operator, [table.type(i) for i in operands if i is not None])
-    law = _flat_law(node.operator, tuple(widths), alike)
-    match = next(matcher(law).matches_on(view, (value,)), None)
+    alike = _alike(operator, [view.table.type(i) for i in operands if i is not None])
+    match = next(matcher(_flat_law(operator, whole, len(operands), alike)).matches_on(view, (value,)), None)
     return None if match is None else rewrite(view, match)
 
 
@@ -185,6 +177,32 @@ def _adjoining_law(operands: int, first: int, last: int, *, whole: bool) -> Rule
     joined = [*before, "y" if whole else cut(ends[0], ends[-1]), *behind]
     right = f"Concat({', '.join(joined)}, axis=rank(p))" if len(joined) > 1 else joined[0]
     return replace(parse_rule(f"rule concat-of-cuts: {left} => {right} for y[*p, m, *q]"), patterns=DEFINED)
+
+
+def _only_for_its_like(view: View, value: int) -> bool:
+    """Whether nothing but the same operator needs a value: it is flattened with that."""
+    nodes, users = view.table.nodes, view.users.get(value, ())
+    if len(users) != 1 or value not in nodes or users[0] not in nodes or value in view.table.roots:
+        return False
+    return bool(nodes[users[0]].operator == nodes[value].operator)
+
+
+def nested(view: View, value: int, first: int) -> Rewrite | None:
+    """f(x0, .., xn) with the operands from ``first`` on joined one after the other, each time two."""
+    node = view.table.nodes[value]
+    if len(node.inputs) > MOST_OPERANDS:
+        return None
+    alike = _alike(node.operator, [view.table.type(i) for i in node.inputs if i is not None])
+    match = next(matcher(_fold_law(node.operator, len(node.inputs), first, alike)).matches_on(view, (value,)), None)
+    return None if match is None else rewrite(view, match)
+
+
+@lru_cache(maxsize=1024)
+def _fold_law(operator: Operator, operands: int, first: int, alike: bool) -> Rule:
+    names = [f"x{k}" for k in range(operands)]
+    folded = reduce(lambda before, name: _call(operator, iter((before, name))), names[first + 1 :], names[first])
+    right = _call(operator, iter((*names[:first], folded))) if first else folded
+    return _law(operator, f"{_call(operator, iter(names))} => {right}", operands, alike)
 
 
 def gathered(view: View, value: int) -> Rewrite | None:

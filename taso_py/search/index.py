@@ -29,6 +29,10 @@ class RuleIndex:
         """Names of the rules."""
         return list(dict.fromkeys(m.rule.name for compiled in self.by_root.values() for m in compiled))
 
+    def named(self, name: str) -> Matcher | None:
+        """The matcher of the rule of this name, if it is one of them."""
+        return next((m for compiled in self.by_root.values() for m in compiled if m.rule.name == name), None)
+
     def at(self, view: View, value: int) -> list[Matcher]:
         """The matchers worth trying at a value that runs."""
         if value in view.values.constant:

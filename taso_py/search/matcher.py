@@ -31,7 +31,7 @@ from taso_py.rules.term import (
     Variable,
 )
 from taso_py.rules.unify import Binding, Unbound
-from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, spellable
+from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, same_number, spellable
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
@@ -147,7 +147,7 @@ class Matcher:
     def _variable(self, view: View, name: str, value: int, partial: _Partial) -> Iterator[_Partial]:
         known = partial.binding.tensors.get(name)
         if known is not None:
-            if known == value:
+            if known == value or same_number(view, known, value):
                 yield partial
             return
         type_ = view.table.type(value)

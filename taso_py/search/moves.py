@@ -11,10 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from taso_py.graph.table import Table
+from taso_py.ops.layout import Concat
 from taso_py.rules.rule import Rule
+from taso_py.search.arity import nested
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.index import RuleIndex
-from taso_py.search.matcher import Match, matcher
+from taso_py.search.matcher import Match, Matcher, matcher
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
@@ -22,6 +24,8 @@ _DEPTH = 6
 """How far above a change a pattern's root can lie: no rule's left side is deeper."""
 _CHAIN = 128
 """Longest chain of pairwise merges in one move."""
+_FURTHER = "-further"
+"""A rule of the name of another with this behind it adds one more sibling to those that the other merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,42 +179,94 @@ class Rewriter:
         return [m for v in known for m in compiled.matches_at(view, v) if m.choice == like.choice]
 
     def _round(self, view: View, matches: Sequence[Match], log: _Log) -> View:
+        waiting = list(matches)
         if len(matches[0].outputs) == 1:
-            step = rewrite_all(view, _independent(view, matches))
+            growing = [m for m in matches if self._grows(view, m)]
+            step = rewrite_all(view, _independent(view, [m for m in matches if m not in growing]))
             if step is not None:
-                return self._tidied(view, step, log)
-        for match in matches:
+                log.own(step)
+                view = self._tidied(view.after(step.table), step.changed, log)
+                waiting = growing
+        # Siblings in the order of the file: merged alike in several places, they are alike again.
+        waiting.sort(key=lambda m: (_place(view, m), m.outputs))
+        for match in waiting:
             if _current(match, view):
                 view = self._chain(view, match, log)
         return view
 
     def _chain(self, view: View, match: Match, log: _Log) -> View:
+        """The match and all that joins what it made, tidied at the end: cuts of cuts of cuts become one cut at once."""
+        grows = self._grows(view, match)
         current: Match | None = match
+        changed: dict[int, None] = {}
         links = 0
+        step = _neighbours_first(view, match)
+        if step is not None:
+            log.tidying([step])
+            view = view.after(step.table)
+            changed.update(dict.fromkeys(sorted(step.changed)))
         while current is not None and links < _CHAIN:
             step = rewrite(view, current)
             if step is None:
                 break
-            view = self._tidied(view, step, log)
+            log.own(step)
+            view = view.after(step.table)
+            changed.update(dict.fromkeys(sorted(step.changed)))
             links += 1
-            current = self._next_link(view, current, step) if len(match.outputs) > 1 else None
-        return view
+            current = self._next_link(view, current, step) if grows else None
+        return self._tidied(view, changed, log, links)
 
-    def _tidied(self, view: View, step: Rewrite, log: _Log) -> View:
-        log.own(step)
-        view, extra = self.canonical.tidy(view.after(step.table), sorted(step.changed))
+    def _grows(self, view: View, match: Match) -> bool:
+        """Whether siblings may join what a match makes: further outputs, neighbours in a Concat, or by another rule."""
+        return len(match.outputs) > 1 or self._further(match.rule) is not None or _joins(view, match) is not None
+
+    def _tidied(self, view: View, changed: Iterable[int], log: _Log, links: int = 1) -> View:
+        """What operands are made of is tidied before them."""
+        ranks = view.ranks()
+        there = [v for v in changed if v in view.table.nodes]
+        view, extra = self.canonical.tidy(view, sorted(there, key=lambda v: (-ranks[v], v)), limit=400 * links)
         log.tidying(extra)
         return view
 
+    def _further(self, rule: Rule) -> Matcher | None:
+        """The rule that adds one more sibling to what this one has merged, where that takes another rule."""
+        return self.index.named(rule.name if rule.name.endswith(_FURTHER) else rule.name + _FURTHER)
+
     def _next_link(self, view: View, last: Match, step: Rewrite) -> Match | None:
-        """A match of the same rule between something just merged and one more sibling."""
-        compiled = matcher(last.rule)
-        for value in sorted(step.changed):
-            if value in view.table.nodes and type(view.table.nodes[value].operator) is compiled.root:
+        """A match of the same rule, or of the one that goes on from it, of what was merged and one more sibling."""
+        compiled = self._further(last.rule) or matcher(last.rule)
+        changed = [value for value in sorted(step.changed) if value in view.table.nodes]
+        inner = [i for v in changed for i in _inner_of(view, v) if i in view.owners]
+        above = [u for v in changed for u in view.users.get(v, ())] if len(last.outputs) == 1 else []
+        for value in dict.fromkeys([*changed, *inner, *above]):
+            if compiled.root in view.kinds(value):
                 for match in compiled.matches_at(view, value):
                     if match.choice == last.choice and rewrite(view, match) is not None:
                         return match
         return None
+
+
+def _joins(view: View, match: Match) -> tuple[int, int] | None:
+    """The Concat whose neighbouring operands a match joins, and the place of the first of them."""
+    value = match.outputs[0]
+    for owner, _ in view.owners.get(value, ()):
+        whole, pair = view.table.nodes[owner], view.inner[value]
+        if isinstance(whole.operator, Concat) and whole.operator == pair.operator:
+            places = range(len(whole.inputs))
+            return owner, next((k for k in places if whole.inputs[k : k + 2] == pair.inputs), 0)
+    return None
+
+
+def _place(view: View, match: Match) -> int:
+    """Where a Concat has what a match joins: the first neighbours begin a chain, the others follow."""
+    joins = _joins(view, match)
+    return 0 if joins is None else joins[1]
+
+
+def _neighbours_first(view: View, match: Match) -> Rewrite | None:
+    """The Concat with the neighbours that a match joins as one operand: then each link is between two operands."""
+    joins = _joins(view, match)
+    return None if joins is None or len(match.outputs) > 1 else nested(view, *joins)
 
 
 def _independent(view: View, matches: Sequence[Match]) -> list[Match]:
@@ -269,4 +325,9 @@ def _current(match: Match, view: View) -> bool:
                 return False
         elif node is not seen and node != seen:
             return False
+    before = dict(match.seen)
+    # What only an expansion held may have become real, and something else since: a sibling that was merged already.
+    real = ((nodes[v], n) for v, n in match.placed if v in nodes and v not in before)
+    if any(now.operator != then.operator or set(now.inputs) != set(then.inputs) for now, then in real):
+        return False
     return all(o in nodes or o in view.owners for o in match.outputs)

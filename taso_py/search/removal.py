@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from taso_py.cost.roofline import Roofline
+from taso_py.ops.slicing import Slice
 from taso_py.rules.rule import Rule
+from taso_py.rules.term import Application, Listing
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.index import RuleIndex
@@ -25,12 +27,20 @@ def removes(rule: Rule) -> bool:
     """Whether the right side does part of what the left side does, and nothing else.
 
     Its applications are among the left side's, or they only say where elements are and are fewer of the same kinds.
+    A cut along several axes is not among these: one Split makes all cuts along one axis.
     """
     left, right = list(rule.left.applications()), list(rule.right.applications())
     if len(right) >= len(left):
         return False
     kinds, kept = (Counter(a.operator.onnx for a in side) for side in (left, right))
-    return all(a in left for a in right) or (kept.keys() <= _LAYOUT and kept <= kinds)
+    if all(a in left for a in right):
+        return True
+    return kept.keys() <= _LAYOUT and kept <= kinds and not any(map(_cuts_several_axes, right))
+
+
+def _cuts_several_axes(application: Application) -> bool:
+    axes = dict(application.attributes).get("axes")
+    return application.operator is Slice and isinstance(axes, Listing) and len(axes.items) > 1
 
 
 def removing(rules: Iterable[Rule]) -> list[Rule]:

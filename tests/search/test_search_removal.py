@@ -36,6 +36,11 @@ def tidied(proto: onnx.ModelProto) -> State | None:
         ("Relu(Relu(x)) => Relu(x)", True),
         ("Transpose(Transpose(x, perm=p), perm=q) => Transpose(x, perm=compose(p, q))", True),
         ("Slice(x, axes=[], starts=[], ends=[], steps=[]) => x", True),
+        (
+            "Slice(Slice(x, axes=[0], starts=[0], ends=[m], steps=[1]), axes=[1], starts=[0], ends=[n], steps=[1])"
+            " => Slice(x, axes=[0, 1], starts=[0, 0], ends=[m, n], steps=[1, 1]) for x[p, q]",
+            False,
+        ),
         ("Mul(x, 1.0) => x", True),
         ("Exp(Log(x)) => Abs(x)", False),
         ("Add(MatMul(x, a), MatMul(x, b)) => MatMul(x, Add(a, b)) for x[m, k], a[k, n], b[k, n]", False),
