@@ -160,7 +160,10 @@ def _entry(finding: Finding) -> dict[str, Any]:
 def proof_lines(record: Record | None) -> list[tuple[str, str]]:
     """What is on record of a rule, as name and text."""
     if record is None:
-        return [("proof", "none on record for the rule as it is now: run `superopt verify --update`")]
+        words = (
+            "none on record for the rule as it is now: `superopt verify` judges it, `verify FILE` those of your files"
+        )
+        return [("proof", words)]
     lines = [("verdict", verdict_text(record))]
     if record.verdict == "proved":
         lines += [

@@ -64,7 +64,7 @@ def optimize(
     clock = Clock(options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
-    library = usable_rules(options)
+    library = usable_rules(options, progress)
     setting = prepare(source, options)
     clock.lap("load")
     with lent(pool, setting.config) as worker:
@@ -119,16 +119,23 @@ def _refusal(job: Run) -> Result | None:
     return None
 
 
-def usable_rules(options: Options) -> Library:
+def usable_rules(options: Options, progress: Progress) -> Library:
     """The rules that may rewrite; those of the user's own files are proved now."""
     library = load_rules(options.rules, options.only, options.disable)
     if options.rules:
+        progress.phase(f"prove {len(library.search)} rules of files")
         from taso_py.prove.verify import proved
 
         bounded, overflow = options.allow_bounded, options.allow_overflow
         library = replace(library, search=proved(library.search, allow_bounded=bounded, allow_overflow=overflow))
     sites = SiteProofs(proofs_path())
-    return library.usable(options.allow_bounded, options.allow_overflow).map(lambda rules: extended(rules, sites))
+    fit = library.usable(options.allow_bounded, options.allow_overflow)
+    if library.search and not fit.search:
+        words = (
+            f"none of the {len(library.search)} rules has a proof for the sources as they are: superopt verify --update"
+        )
+        progress.log("warning", words)
+    return fit.map(lambda rules: extended(rules, sites))
 
 
 def time_original(worker: Worker, setting: Subject, options: Options) -> float | None:

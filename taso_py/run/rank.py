@@ -32,7 +32,7 @@ def _single_gains(source: Path, chosen: RankOptions, progress: Progress, stop: S
     options = chosen.of_one_model()
     clock = Clock(options.time_budget_s / SEARCH_SHARE)
     progress.phase("load")
-    library, setting = usable_rules(options), prepare(source, options)
+    library, setting = usable_rules(options, progress), prepare(source, options)
     if setting.loaded.unsupported is not None:
         return {}
     with lent(None, setting.config) as worker:

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taso_py.errors import RuleError
+from taso_py.errors import RuleError, UsageError
 from taso_py.options import VerifyOptions
 from taso_py.progress import Level, Progress
 from taso_py.report.differences import VerdictChange, difference, left_over
@@ -30,9 +30,14 @@ def verify(files: Sequence[Path], options: VerifyOptions, progress: Progress) ->
     """The verdict on every rule of ``files`` (none: the library); with ``update`` the library's are put on record.
 
     An interrupt keeps what is done.  `RuleError` for a file that cannot be read, `UsageError` for a name that no rule
-    has.
+    has, and for files beside the library's with ``update``.
     """
     start = time.perf_counter()
+    own = [path for path in files if options.update and not _is_of_library(path)]
+    if own:
+        raise UsageError(
+            f"--update puts rules of the library on record, and {own[0]} is none of its files: leave it out"
+        )
     remade = options.fresh or options.anew
     known = _lock(progress, remade=options.fresh or options.update)
     run = _Verifying(_rules(files, options.only), known, options, progress, {})
@@ -159,4 +164,8 @@ class _Verifying:
 
 
 def _is_shipped(rule: Rule) -> bool:
-    return Path(rule.file).resolve().parent == location.rules_directory().resolve()
+    return _is_of_library(Path(rule.file))
+
+
+def _is_of_library(file: Path) -> bool:
+    return file.resolve().parent == location.rules_directory().resolve()

@@ -192,8 +192,7 @@ def _certain(exact: Evaluation, left: int, right: int) -> Mask:
     certain = rounded.defined(left)
     if exact.value(left).dtype.kind == "f":
         return certain
-    for number in range(_SPREADS):
-        noisy = Evaluation(exact.instance, noise=np.random.default_rng(number))
+    for noisy in _disturbed(exact.instance):
         certain = certain & (noisy.value(left) == exact.value(left)) & (noisy.value(right) == exact.value(right))
     return certain
 
@@ -203,12 +202,21 @@ def _spread(instance: Instance, left: int, right: int) -> Array:
     exact = Evaluation(instance)
     whole = np.zeros(np.shape(exact.value(left)))
     with np.errstate(all="ignore"):
-        for number in range(_SPREADS):
-            noisy = Evaluation(instance, noise=np.random.default_rng(number))
+        for noisy in _disturbed(instance):
             for value in (left, right):
                 apart = np.abs(noisy.value(value) - exact.value(value))
                 whole = np.maximum(whole, np.where(np.isnan(apart), np.inf, apart))
     return _SAFETY * whole
+
+
+def _disturbed(instance: Instance) -> Iterator[Evaluation]:
+    """The instance with its roundings drawn a few times, each time to either side.
+
+    A clamp shows what rounding does to one side only: drawn independently, it would hide all of some element's.
+    """
+    for number in range(_SPREADS):
+        for mirrored in (False, True):
+            yield Evaluation(instance, noise=np.random.default_rng(number), mirrored=mirrored)
 
 
 def replayed(found: Contradiction, replay: Replay) -> Contradiction | None:

@@ -50,12 +50,13 @@ class Evaluation:
     """The values of an instance's nodes, computed when they are asked for.
 
     ``rounded``: every float is rounded to its own type; ``noise``: operands and results that may have been rounded
-    are disturbed by it.
+    are disturbed by it; ``mirrored``: by as much to the other side.
     """
 
     instance: Instance
     rounded: bool = False
     noise: np.random.Generator | None = None
+    mirrored: bool = False
     arrays: dict[int, Array] = field(default_factory=dict)
     undefined: dict[int, Mask] = field(default_factory=dict)
     """Elements that are no float and depend on something that is no finite number."""
@@ -135,7 +136,7 @@ class Evaluation:
         if self.noise is None or value in self.given:
             return operator
         changed = {
-            f.name: old * (1 + float(self.noise.choice((-1, 1))) * _ATTRIBUTE)
+            f.name: old * (1 + self._sign * float(self.noise.choice((-1, 1))) * _ATTRIBUTE)
             for f in fields(operator)
             if isinstance(old := getattr(operator, f.name), float) and not old.is_integer()
         }
@@ -152,10 +153,14 @@ class Evaluation:
             return array
         return array.astype(type_.dtype).astype(np.float64)
 
+    @property
+    def _sign(self) -> int:
+        return -1 if self.mirrored else 1
+
     def _shaken(self, array: Array) -> Array:
         if self.noise is None or array.dtype.kind != "f":
             return array
-        return np.asarray(array * (1 + DISTURBANCE * self.noise.uniform(-1, 1, array.shape)))
+        return np.asarray(array * (1 + self._sign * DISTURBANCE * self.noise.uniform(-1, 1, array.shape)))
 
     def _rounds(self, operator: Operator, types: list[TensorType], operands: list[Array], result: Array) -> bool:
         name = operator.onnx
