@@ -18,7 +18,7 @@ from taso_py.rules.library import Library
 from taso_py.run.subject import Subject
 from taso_py.stop import StopFlag
 
-PROPOSE_SHARE = 0.25
+PROPOSE_SHARE = 0.35
 """Part of the time budget in which quick searches are judged; the rest of the search's is for measuring places."""
 SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.2, 0.1
 """Parts of the time budget; the race has the rest."""

@@ -34,7 +34,7 @@ _PATIENCE, _UNTIMED_PATIENCE = 150, 40
 """States without a gain after which a search gives up; without timing nobody waits for a deadline."""
 _PATIENCE_SHARE = 0.3
 """Part of the search's time without a gain that it takes as well: what was given to it may be used."""
-_SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.2, 20
+_SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.12, 20
 """States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
 _WRITTEN_OUT_SHARE = 0.6
 """The share of a search on the graph written out, which is larger and begins further from the end."""
