@@ -199,7 +199,9 @@ def laws_of_arity() -> list[Rule]:
     laws = [law for n in (1, 2, 3, 8) for law in arity.expanding_laws(Sum(), alike[:n])]
     laws += [law for o in (Concat(axis=1), Max(), Sum()) for law in arity.expanding_laws(o, others[:4])]
     laws += [law for k in range(3) for law in arity.expanding_laws(Split(1, (2, 3, 4), k), alike[:1])]
-    laws += [arity._flat_law(o, (2, 0, 3), o == Max()) for o in (Concat(axis=1), Max(), Sum())]
+    nested = "{0}({0}(x0, x1{1}), x2, {0}(x3, x4, x5{1}){1})"
+    for o, attributes in ((Concat(axis=1), ", axis=axis"), (Max(), ""), (Sum(), "")):
+        laws.append(arity._flat_law(o, nested.format(o.onnx, attributes), 6, o == Max()))
     return laws + [arity._cutting_law(n) for n in (2, 3, 8)]
 
 
