@@ -114,11 +114,16 @@ def assess(model: Path, name: str, runs: Sequence[ToolRun], reference: Path | No
         place = index.get(run.output) if run.output else None
         failure = run.failure or (failures.get(run.output) if run.output else None)
         measured = None if place is None else speedup(rounds, 0, place)
-        return Column(run.tool, run.nodes, run.seconds, run.same_bytes, measured, failure)
+        growth = run.output.stat().st_size / model.stat().st_size if run.output else None
+        over_ours = speedup(rounds, mine, place or 0) if run is not runs[0] and failure is None else None
+        return Column(
+            run.tool, run.nodes, run.seconds, run.same_bytes, measured, failure=failure, growth=growth,
+            over_ours=over_ours,
+        )  # fmt: skip
 
+    mine = index.get(runs[0].output, 0) if runs[0].output else 0  # the same bytes run as the original
     ours, *others = map(column, runs)
     hand = index.get(reference) if reference else None
-    mine = index.get(runs[0].output, 0) if runs[0].output else 0  # the same bytes run as the original
     return Row(
         model=name,
         nodes=node_count(model),

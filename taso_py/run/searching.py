@@ -36,6 +36,8 @@ _PATIENCE_SHARE = 0.3
 """Part of the search's time without a gain that it takes as well: what was given to it may be used."""
 _SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.12, 20
 """States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
+_GRACE_SHARE = 0.5
+"""Most of the time for quick searches that one may take while it gains."""
 _WRITTEN_OUT_SHARE = 0.6
 """The share of a search on the graph written out, which is larger and begins further from the end."""
 _SEEKING = 0.85
@@ -171,7 +173,9 @@ class _QuickSearch:
         limits = replace(_limits(job), patience=_SEED_PATIENCE, patience_s=0.0)
         if job.options.race:  # without timing the same states are reached on every machine
             now = time.monotonic()
-            limits = replace(limits, deadline=now + self.share * max(0.0, job.deadline(SEARCH_SHARE) - now))
+            slice_s = self.share * max(0.0, job.deadline(SEARCH_SHARE) - now)
+            last = now + _GRACE_SHARE * max(0.0, job.deadline(PROPOSE_SHARE) - now)
+            limits = replace(limits, deadline=now + slice_s, grace=slice_s, last=max(last, now + slice_s))
         by_roofline, growth = RooflineCost(job.roofline), _growth(job)
         search = Backtracking(self.rewriter, by_roofline, job.roofline, limits, file_growth=growth, barred=barred)
         return search.seek(self.view, self.cost, job.stopped, lambda count, best: None, seeds).states[:_SEEDS]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from taso_py.errors import ModelError, WorkerError
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
-from taso_py.search.moves import Later, Rewriter
+from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import ROUNDS
 from taso_py.search.view import View
@@ -55,11 +55,6 @@ class Selection:
     start: View
     deadline: float
     timed: int = 0
-    matches: Later = field(init=False)
-    """Those of the start."""
-
-    def __post_init__(self) -> None:
-        self.matches = self.rewriter.later(self.start)
 
     def best(self, states: Sequence[State], tidied: State | None, known: Sequence[Timed] = ()) -> list[State]:
         """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
@@ -93,7 +88,7 @@ class Selection:
                     trial = self._replayed(step for step in best.state.trace if step.rule != rule)
                     # Against the least so far: many rules that each cost next to nothing to lose cost something.
                     better = self._better(best, trial, below=least * (1 + _TIE))
-                    if better.share < (1 - _LOSS) * best.share:
+                    if better.share < (1 - _LOSS) * best.share and self._confirmed(best.state, better.state):
                         losers.add(rule)
                     best, least = better, min(least, better.share)
             if best is before or self._late():
@@ -102,7 +97,7 @@ class Selection:
 
     def _forwards(self, best: Timed | None, steps: Sequence[TraceStep]) -> Timed:
         """From the tidied state, or the original: with each further rule that pays there."""
-        current = best or Timed(State(self.start, Later(None), self.job.start_cost, 0.0), 1.0)
+        current = best or Timed(State(self.start, self.rewriter.later(self.start), self.job.start_cost, 0.0), 1.0)
         for rule in reversed(_by_gain(steps)):
             if any(step.rule == rule for step in current.state.trace):
                 continue
@@ -117,20 +112,29 @@ class Selection:
         ratio = self._ratio(best.state, trial)
         return Timed(trial, best.share * ratio) if ratio is not None and best.share * ratio < below else best
 
+    def _confirmed(self, slower: State, faster: State) -> bool:
+        """Whether a second measurement says so too: what is barred is not tried again."""
+        again = None if self._late() else self._ratio(slower, faster)
+        return again is not None and again < 1 - _LOSS
+
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)
         return None if ratio is None else Timed(state, ratio)
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
         """The moves made again as far as they still match."""
-        view, matches, trace = self.start, self.matches, list[TraceStep]()
+        steps = tuple(steps)
+        rewriter = self.rewriter.only(step.rule for step in steps)
+        view, matches, trace = self.start, rewriter.later(self.start), list[TraceStep]()
         for step in steps:
             found = step.found_again(matches())
-            moved = self.rewriter.apply(view, found, ROUNDS) if found else None
+            moved = rewriter.apply(view, found, ROUNDS) if found else None
             if moved is not None:
-                view, matches = moved.view, self.rewriter.later(moved.view, (view, matches))
+                view, matches = moved.view, rewriter.later(moved.view, (view, matches))
                 trace.append(step.done_as(moved))
-        return State(view, Later(None), 0.0, self.job.roofline.total(view.table), tuple(trace)) if trace else None
+        if not trace:
+            return None
+        return State(view, self.rewriter.later(view), 0.0, self.job.roofline.total(view.table), tuple(trace))
 
     def _ratio(self, one: State | None, other: State) -> float | None:
         """Seconds of the second model over those of the first (None: the original); None where one does not run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from taso_py.rules.rule import Rule
@@ -28,6 +28,11 @@ class RuleIndex:
     def names(self) -> list[str]:
         """Names of the rules."""
         return list(dict.fromkeys(m.rule.name for compiled in self.by_root.values() for m in compiled))
+
+    def only(self, names: Container[str]) -> RuleIndex:
+        """The index of those rules that have one of these names."""
+        chosen = {root: tuple(m for m in compiled if m.rule.name in names) for root, compiled in self.by_root.items()}
+        return RuleIndex({root: compiled for root, compiled in chosen.items() if compiled})
 
     def named(self, name: str) -> Matcher | None:
         """The matcher of the rule of this name, if it is one of them."""

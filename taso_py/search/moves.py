@@ -99,6 +99,11 @@ class Rewriter:
         """Every direction of every rule."""
         return Rewriter(RuleIndex.of(d for rule in rules for d in rule.directions()), canonical)
 
+    def only(self, names: Iterable[str]) -> Rewriter:
+        """The rewriter that makes no moves but these rules', for making known moves again: it matches little."""
+        wanted = {name for told in names for name in (told, told + _FURTHER)}
+        return Rewriter(self.index.only(wanted), self.canonical)
+
     # ---- matches ---------------------------------------------------------------------------------------------
 
     def matches(self, view: View, roots: Iterable[int]) -> Matches:

@@ -18,6 +18,8 @@ from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
 """Share of the start's cost that a simpler state may cost more."""
+_STEP = 0.01
+"""Share of the start's cost that is worth going on for."""
 ROUNDS = 16
 """Most rounds of one sweep."""
 
@@ -37,6 +39,8 @@ class Limits:
     """States to build without a better one before giving up, and ..."""
     patience_s: float = 0.0
     """... the seconds that must have gone by as well."""
+    grace: float = 0.0
+    """Seconds after each gain of a hundredth of the start's cost in which only ``last`` ends the search."""
     nodes: float = 2.0
     """Largest growth of the number of nodes."""
     constant_bytes: float = float("inf")
@@ -57,6 +61,26 @@ class _Open:
 
     state: State
     groups: list[Sequence[Match]] | None = None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """When a search last got anywhere; costs are in seconds, times time.monotonic()'s."""
+
+    step: float
+    """What counts as a gain that a search may go on for."""
+    marked: float
+    """The cost at the last such gain."""
+    idle: int = 0
+    """States since the last better one."""
+    since: float = field(default_factory=time.monotonic)
+    """When that was found."""
+    marked_at: float = field(default_factory=time.monotonic)
+
+    def better(self, cost: float) -> None:
+        self.idle, self.since = 0, time.monotonic()
+        if cost <= self.marked - self.step:
+            self.marked, self.marked_at = cost, self.since
 
 
 @dataclass(slots=True)
@@ -134,9 +158,9 @@ class Backtracking:
         queue = [(*_priority(state), next(counter), _Open(state)) for state in (first, *reached)]
         heapq.heapify(queue)
         best = min([first, *reached], key=_priority)
-        idle, since = 0, time.monotonic()
+        progress = _Progress(_STEP * first.cost, best.cost)
         while queue:
-            reason = self._ended(stop, idle, since)
+            reason = self._ended(stop, progress)
             if reason is not None:
                 return reached, reason
             *_, parent = heapq.heappop(queue)
@@ -150,10 +174,11 @@ class Backtracking:
             if child is None:
                 continue
             self._built += 1
-            idle += 1
+            progress.idle += 1
             reached = _ranked([*reached, child])[:_KEPT]
             if _priority(child) < _priority(best):
-                best, idle, since = child, 0, time.monotonic()
+                best = child
+                progress.better(best.cost)
             if child.cost < self.limits.alpha * best.cost:
                 heapq.heappush(queue, (*_priority(child), next(counter), _Open(child)))
             report(self._built, min(best.cost, before.cost))
@@ -171,15 +196,16 @@ class Backtracking:
         steps[-1] = replace(steps[-1], after=cost)
         return replace(seed, cost=cost, trace=tuple(steps), parts=estimate.parts)
 
-    def _ended(self, stop: Stop, idle: int, since: float) -> StopReason | None:
+    def _ended(self, stop: Stop, progress: _Progress) -> StopReason | None:
         if stop():
             return StopReason.INTERRUPTED
-        if time.monotonic() > self.limits.deadline:
+        now, limits = time.monotonic(), self.limits
+        if now > limits.deadline and (now > limits.last or now >= progress.marked_at + limits.grace):
             return StopReason.TIME
         if self._built >= self.limits.states:
             return StopReason.STATES
-        waited = time.monotonic() - since >= self.limits.patience_s
-        return StopReason.STALLED if idle >= self.limits.patience and waited else None
+        waited = now - progress.since >= limits.patience_s
+        return StopReason.STALLED if progress.idle >= limits.patience and waited else None
 
     def _groups(self, state: State, barred: frozenset[str]) -> list[Sequence[Match]]:
         """What may be done to a state, in ascending order of promise: the last one is tried first."""
@@ -272,7 +298,8 @@ class Backtracking:
 
     def _replayed(self, first: State, steps: Sequence[TraceStep]) -> State | None:
         """The moves of a trace made again, as far as they still match; priced step by step."""
-        state = first
+        rewriter = self.rewriter.only(step.rule for step in steps)
+        state = replace(first, matches=rewriter.later(first.view))
         for step in steps:
             if time.monotonic() > self.limits.last:
                 return None
@@ -283,8 +310,10 @@ class Backtracking:
             estimate = self.cost.difference(first.table, outcome.view.table)
             if estimate is None:
                 return None
+            before = (state.view, state.matches)
             state = self._reached(first, state, found, outcome, estimate, refined=step.refined)
-        return state if state.trace else None
+            state = replace(state, matches=rewriter.later(outcome.view, before))
+        return replace(state, matches=self.rewriter.later(state.view)) if state.trace else None
 
     def _admissible(self, state: State, outcome: Moved) -> bool:
         table = outcome.view.table

@@ -17,6 +17,7 @@ from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Proved
 from taso_py.rules.parser import parse_rule
 
+
 def spent() -> int:
     """The units that Z3 has used so far in this attempt."""
     solver = z3.Solver(ctx=current().z3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -40,11 +41,11 @@ def settings(tmp_path: Path) -> bench.Settings:
 
 
 def column(speedup: Interval | None, *, same: bool = False, failure: str | None = None) -> Column:
-    return Column("superopt", 10, 1.0, same, speedup, failure)
+    return Column("superopt", 10, 1.0, same, speedup, failure=failure, growth=1.25)
 
 
 def row(ours: Column, *, name: str = "m", improved: bool | None = True, share: Interval | None = None) -> Row:
-    other = Column("onnxsim", 12, 2.0, False, None, "exit 1: no")
+    other = Column("onnxsim", 12, 2.0, False, None, failure="exit 1: no")
     return Row(
         model=name,
         nodes=20,
@@ -81,20 +82,38 @@ def test_failing_verdicts_are_marked() -> None:
 def test_goals() -> None:
     assert row(column(FASTER), name="repvgg_a0").missed == ()
     assert row(column(FASTER), name="nasrnn").missed == ("nasrnn: 1.200 times faster, goal 1.7",)
-    assert row(column(FASTER), share=SLOWER).missed == ("m: 0.800 of its reference, goal 0.95",)
+    assert row(column(FASTER), share=SLOWER).missed == ("m: 0.800 of its reference, goal 0.97",)
     unimproved = column(None, same=True)
     assert len(row(unimproved, name="bert_lora", improved=False, share=SLOWER).missed) == 2
     assert row(unimproved, name="bert_lora", improved=False, share=EQUAL).missed == ()
+
+
+def test_another_tool_that_is_surely_faster_is_a_goal_missed() -> None:
+    def beside(over_ours: Interval) -> Row:
+        other = Column("onnxslim", 9, 1.0, False, FASTER, over_ours=over_ours)
+        return replace(row(column(EQUAL)), others=(other,))
+
+    assert beside(Interval(1.05, 1.005, 1.1)).missed == ()
+    assert beside(Interval(1.05, 1.02, 1.1)).missed == ("m: onnxslim's is 1.050 [1.020, 1.100] times as fast as ours",)
+
+
+def test_the_mean_is_given_without_the_networks_that_hide_the_others() -> None:
+    rows = [row(column(Interval(4.0, 4.0, 4.0)), name="mobileone_s0"), row(column(None, same=True))]
+    told = bench_report.means_text(rows)
+    assert told.startswith("geometric mean: superopt 2.000")
+    assert "without mobileone_s0 and nasrnn: superopt 1.000" in told
 
 
 def test_table_markdown_and_json_hold_every_row(tmp_path: Path) -> None:
     rows = [row(column(FASTER), share=EQUAL), row(column(None, same=True), name="same", improved=False)]
     bench_report.write(rows, {"cpu": "c", "threads": 2}, tmp_path)
     text = (tmp_path / "bench.md").read_text()
-    expected = "| m | 3.00 | 20 → 10 | 1.200 [1.100, 1.300] | - | failed | same file | 1.200 [1.100, 1.300] |"
+    expected = (
+        "| m | 3.00 | 20 → 10 | 1 | 1.25 | 1.200 [1.100, 1.300] | - | failed | same file | 1.200 [1.100, 1.300] |"
+    )
     assert f"{expected} 1.010 [0.980, 1.040] | ok |" in text
     assert "cpu c, threads 2" in text
-    assert "geometric mean: superopt 1.095 (100.0 %), onnxsim 1.000 (91.3 %)" in text
+    assert "geometric mean: superopt 1.095, onnxsim 1.000, onnxslim 1.000\n" in text
     data = json.loads((tmp_path / "bench.json").read_text())
     assert [(m["model"], m["verdict"]) for m in data["models"]] == [("m", "ok"), ("same", "ok, same bytes")]
     assert data["models"][0]["ours"]["speedup"] == {"median": 1.2, "low": 1.1, "high": 1.3}
@@ -143,6 +162,8 @@ def test_assess_pairs_tools_with_their_figures(
 ) -> None:
     """With invented times every ratio is known: original 6, ours 3, onnxslim 4, reference 2 seconds."""
     ours, slim, reference = tmp_path / "ours.onnx", tmp_path / "slim.onnx", zoo.reference_path(model)
+    ours.write_bytes(model.read_bytes() * 2)
+    slim.write_bytes(b"")
     seconds = {model: 6.0, ours: 3.0, slim: 4.0, reference: 2.0}
     monkeypatch.setattr(bench, "time_together", lambda files, *_: ([[seconds[file] for file in files]] * 20, {}))
     runs = [
@@ -155,6 +176,8 @@ def test_assess_pairs_tools_with_their_figures(
     assert found.improved is True
     assert found.ours.speedup == Interval(2, 2, 2)
     assert [c.speedup for c in found.others] == [None, Interval(1.5, 1.5, 1.5)]
+    assert [c.growth for c in (found.ours, *found.others)] == [2, None, 0]
+    assert [c.over_ours for c in (found.ours, *found.others)] == [None, None, Interval(0.75, 0.75, 0.75)]
     assert found.reference == Interval(3, 3, 3)
     assert found.share is not None
     assert found.share.median == pytest.approx(2 / 3)
