@@ -133,6 +133,7 @@ def assess(model: Path, name: str, runs: Sequence[ToolRun], reference: Path | No
         others=tuple(others),
         reference=None if hand is None else speedup(rounds, 0, hand),
         share=None if hand is None or ours.failure else speedup(rounds, hand, mine),
+        result=runs[0].result,
     )
 
 

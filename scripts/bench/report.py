@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -74,6 +74,8 @@ class Row:
     """Speed-up of the hand-written graph over the original."""
     share: Interval | None = None
     """Latency of the hand-written graph divided by ours: 1 means as fast."""
+    result: Mapping[str, Any] | None = None
+    """The JSON that our run printed: phases, candidates that were raced, reasons."""
 
     @property
     def verdict(self) -> Verdict:

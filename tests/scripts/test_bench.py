@@ -174,6 +174,7 @@ def test_assess_pairs_tools_with_their_figures(
     found = bench.assess(model, "nasrnn", runs, reference, settings)
     assert found.latency_ms == 6000
     assert found.improved is True
+    assert found.result == {"improved": True}
     assert found.ours.speedup == Interval(2, 2, 2)
     assert [c.speedup for c in found.others] == [None, Interval(1.5, 1.5, 1.5)]
     assert [c.growth for c in (found.ours, *found.others)] == [2, None, 0]
