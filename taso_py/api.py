@@ -244,12 +244,15 @@ def proof_of(rule: Rule) -> Proved:
     return catalog.proof_of(rule)
 
 
-def open_cache(options: CacheOptions | None = None, **fields: Any) -> Cache:
-    """The database of measured regions, a context manager; one that is damaged is moved aside with a warning."""
+def open_cache(options: CacheOptions | None = None, *, create: bool = True, **fields: Any) -> Cache:
+    """The database of measured regions, a context manager; one that is damaged is moved aside with a warning.
+
+    Unless ``create``, one that is not there is empty, and no file is made.
+    """
     settled = chosen(CacheOptions, options, fields)
     from taso_py.cost.cache import Cache
 
-    return Cache(settled.cache)
+    return Cache(settled.cache, create=create)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------

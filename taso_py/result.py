@@ -71,7 +71,9 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rewrite that changed the model's values: barred from the result, its reproduction saved."""
+    """A rewrite that is barred from the result: it changed the model's values (its reproduction is saved), or its
+    weights leave the range of their element type.
+    """
 
     name: str
     id: str

@@ -112,6 +112,8 @@ class _Heat:
                 if not self._round(number, alive, rounds, block_s):
                     break
                 self._drop(alive, number >= rounds)
+                if number + 1 >= rounds and self._settled(members):
+                    break
         finally:
             for handle in self.handles.values():
                 self.worker.close(handle)
@@ -192,6 +194,12 @@ class _Heat:
             behind = late and self._advantage(best, i).low > 1
             if highest < margin * bar or behind or (timed > 2 and self._is_slower(i)):
                 self.worker.close(self.handles.pop(i))
+
+    def _settled(self, members: Sequence[int]) -> bool:
+        """Whether those still timed are surely no more than a tie apart."""
+        alive = [i for i in members if i in self.handles]
+        best = max(alive, key=self._score, default=0)
+        return all(self._advantage(best, i).high < 1 + _TIE for i in alive if i != best)
 
     def fastest(self, members: Sequence[int]) -> int:
         """The fastest model, or the first of those that cannot be told from it; 0 when none beats the original."""

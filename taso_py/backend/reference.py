@@ -1,6 +1,6 @@
 """A float64 evaluation of a model by the onnx package, independent of ONNX Runtime.
 
-The model is rewritten first: every float32 constant, type and cast becomes float64.
+The model is rewritten first: every float32 and float16 constant, type and cast becomes float64.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from onnx.reference import ReferenceEvaluator
 from taso_py.backend.protocol import Feeds, Outputs
 from taso_py.errors import ModelError
 
+_NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
 # Integer attributes that name an element type of a tensor the node makes.
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "stash_type"})
 
 
 def evaluate(model: Any, feeds: Feeds) -> Outputs:
-    """Outputs by name, float64 where the model says float32; ModelError when the evaluator cannot do it."""
+    """Outputs by name, float64 where the model says float32 or float16; ModelError when the evaluator cannot do it."""
     proto = onnx.load(Path(model)) if isinstance(model, str) else onnx.ModelProto.FromString(bytes(model))
     try:
         widen(proto)
@@ -36,7 +37,7 @@ def evaluate(model: Any, feeds: Feeds) -> Outputs:
 
 
 def widen(model: onnx.ModelProto) -> None:
-    """Replace float32 by float64 in every constant, declared type and cast of the model, in place."""
+    """Replace float32 and float16 by float64 in every constant, declared type and cast of the model, in place."""
     del model.graph.value_info[:]
     for graph in _graphs(model.graph):
         for value in [*graph.input, *graph.output]:
@@ -57,7 +58,7 @@ def _widen_nodes(nodes: Any) -> None:
         for attribute in node.attribute:
             if attribute.type == AttributeProto.TENSOR:
                 _widen_tensor(attribute.t)
-            elif attribute.name in _TYPE_ATTRIBUTES and attribute.i == TensorProto.FLOAT:
+            elif attribute.name in _TYPE_ATTRIBUTES and attribute.i in _NARROW:
                 attribute.i = TensorProto.DOUBLE
             elif node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
                 array = np.array(onnx.helper.get_attribute_value(attribute), dtype=np.float64)
@@ -67,14 +68,14 @@ def _widen_nodes(nodes: Any) -> None:
 
 
 def _widen_tensor(tensor: TensorProto) -> None:
-    if tensor.data_type == TensorProto.FLOAT:
+    if tensor.data_type in _NARROW:
         array = numpy_helper.to_array(tensor).astype(np.float64)
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 def _widen_type(declared: onnx.TypeProto) -> None:
     kind = declared.WhichOneof("value")
-    if kind == "tensor_type" and declared.tensor_type.elem_type == TensorProto.FLOAT:
+    if kind == "tensor_type" and declared.tensor_type.elem_type in _NARROW:
         declared.tensor_type.elem_type = TensorProto.DOUBLE
     elif kind in ("sequence_type", "optional_type"):
         _widen_type(getattr(declared, kind).elem_type)
@@ -83,8 +84,8 @@ def _widen_type(declared: onnx.TypeProto) -> None:
 def _widen_feed(value: Any) -> Any:
     if isinstance(value, list):
         return [_widen_feed(item) for item in value]
-    is_float32 = isinstance(value, np.ndarray) and value.dtype == np.float32
-    return value.astype(np.float64) if is_float32 else value
+    narrow = isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float16)
+    return value.astype(np.float64) if narrow else value
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -121,7 +121,7 @@ class _Mixed:
             if name in prepared.unstable:
                 continue
             one = compare_values(name, value, _where_finite(value, found.get(name)))
-            allowed = tolerance_for(one.dtype, low_precision=self.facts.low_precision).allow(prepared.own_error(name))
+            allowed = tolerance_for(one.dtype, narrowest=self.facts.narrowest).allow(prepared.own_error(name))
             if one.relative > allowed:
                 text = f"{one.describe()}, allowed {allowed:.2g} (inputs: zeros, small and large numbers mixed)"
                 raise CertificateError(f"the models do not agree in ONNX Runtime: {text}")

@@ -12,10 +12,12 @@ from typing import Any, Self
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import CPU, ModelRef, WorkerConfig
 from taso_py.check.facts import ModelFacts, interface_difference, read_facts
-from taso_py.check.oracle import Oracle, OracleLimits, Prepared
+from taso_py.check.headroom import cramped
+from taso_py.check.oracle import ALWAYS, Oracle, OracleLimits, Prepared
 from taso_py.check.report import CheckReport, refused
 from taso_py.check.shapes import Shape
 from taso_py.check.trial import CandidateTrial
+from taso_py.errors import ModelError, WorkerError
 
 
 class Checker:
@@ -98,6 +100,16 @@ class Checker:
         if deployed and trial.reason is None:
             trial.as_deployed()
         return trial.report(time.monotonic() - begin)
+
+    def cramped(self, candidate: ModelRef) -> str | None:
+        """Why float16 values of a candidate have too little room for inputs larger than the check's; None: enough."""
+        if self.facts.narrowest != "float16":
+            return None
+        cases = [case.feeds for case in self.prepare().cases[:ALWAYS]]
+        try:
+            return cramped(self._worker, self.original, candidate, cases)
+        except (ModelError, WorkerError) as error:
+            return f"its values cannot be looked at: {error}"
 
 
 def check(

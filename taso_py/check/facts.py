@@ -75,8 +75,8 @@ class ModelFacts:
     outputs: tuple[OutputSpec, ...]
     random: bool
     """Some operator draws random numbers: its values cannot be compared."""
-    low_precision: bool
-    """Some float type narrower than float64 occurs, so a float64 output may carry its rounding."""
+    narrowest: str
+    """The narrowest float type that occurs (float64, float32, bfloat16, float16): wider outputs carry its rounding."""
 
 
 def read_facts(model: ModelRef | onnx.ModelProto) -> ModelFacts:
@@ -97,12 +97,13 @@ def read_facts(model: ModelRef | onnx.ModelProto) -> ModelFacts:
     specs = {value.name: InputSpec(value.name, *_describe(value), bounds.get(value.name, ())) for value in inputs}
     roles = {name: find_role(name, readers, shapes, integer=s.element in _INTEGERS) for name, s in specs.items()}
     floats = _element_types(proto, nodes)
-    narrow = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+    types = onnx.TensorProto
+    narrow = {"float16": types.FLOAT16, "bfloat16": types.BFLOAT16, "float32": types.FLOAT}
     return ModelFacts(
         tuple(replace(spec, role=roles[name]) for name, spec in specs.items()),
         tuple(_output(v) for v in proto.graph.output),
         random=any(_is_random(node) for node in nodes),
-        low_precision=bool(floats & narrow),
+        narrowest=next((name for name, element in narrow.items() if element in floats), "float64"),
     )
 
 

@@ -37,15 +37,20 @@ _BY_DTYPE = {
     "float16": Tolerance(4e-3, 5e-2),
     "bfloat16": Tolerance(3.2e-2, 1e-1),
 }
+_WIDE = frozenset({"float32", "float64", "complex64", "complex128"})
+# One unit in the last place of float16, or 4 times the error that the original shows itself.
+_HALF_INSIDE = Tolerance(2.0**-10, 5e-2)
 _FLOAT64 = Tolerance(1e-9, 1e-2)
 _FLOAT8 = Tolerance(0.125, 0.25)
 _EXACT = Tolerance(0.0, 0.0)
 
 
-def tolerance_for(dtype: str, *, low_precision: bool = True) -> Tolerance:
-    """The tolerance of an element type; ``low_precision``: narrower floats occur inside the model."""
+def tolerance_for(dtype: str, *, narrowest: str = "float32") -> Tolerance:
+    """The tolerance of an element type in a model whose ``narrowest`` float type is this."""
+    if dtype in _WIDE and narrowest == "float16":
+        return _HALF_INSIDE
     if dtype in ("float64", "complex128"):
-        return FLOAT32 if low_precision else _FLOAT64
+        return _FLOAT64 if narrowest == "float64" else FLOAT32
     if dtype.startswith(("float8", "float4")):
         return _FLOAT8
     return _BY_DTYPE.get(dtype, _EXACT)
@@ -57,10 +62,10 @@ def uses_tf32(ep: str, ep_options: tuple[tuple[str, str], ...]) -> bool:
 
 
 def deployed_tolerance(
-    dtype: str, ep: str, ep_options: tuple[tuple[str, str], ...], *, low_precision: bool = True
+    dtype: str, ep: str, ep_options: tuple[tuple[str, str], ...], *, narrowest: str = "float32"
 ) -> Tolerance:
     """`tolerance_for`, widened for float32 on providers that compute in TF32."""
-    plain = tolerance_for(dtype, low_precision=low_precision)
-    if plain is FLOAT32 and uses_tf32(ep, ep_options):
+    plain = tolerance_for(dtype, narrowest=narrowest)
+    if plain in (FLOAT32, _HALF_INSIDE) and uses_tf32(ep, ep_options):
         return Tolerance(max(plain.base, TF32_TOLERANCE), max(plain.cap, OWN_FACTOR * TF32_TOLERANCE))
     return plain

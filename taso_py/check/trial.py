@@ -147,13 +147,11 @@ class CandidateTrial:
                 self._fail(f"{text} (inputs: {case.label})", case)
 
     def _tolerance(self, one: Deviation) -> float:
-        allowed = tolerance_for(one.dtype, low_precision=self.facts.low_precision)
+        allowed = tolerance_for(one.dtype, narrowest=self.facts.narrowest)
         return allowed.allow(self.prepared.own_error(one.output))
 
     def _deployed_limit(self, one: Deviation) -> float:
-        allowed = deployed_tolerance(
-            one.dtype, self.config.ep, self.config.ep_options, low_precision=self.facts.low_precision
-        )
+        allowed = deployed_tolerance(one.dtype, self.config.ep, self.config.ep_options, narrowest=self.facts.narrowest)
         return allowed.allow(self.prepared.own_error(one.output))
 
     def _ask_original_to_load(self, error: Exception) -> None:

@@ -23,7 +23,7 @@ def show(options: CacheOptions, display: Display) -> None:
     """Where it lies, how many measurements it holds, how old they are."""
     from taso_py.report.measurements import measurements_json, measurements_text
 
-    with api.open_cache(options) as opened:
+    with api.open_cache(options, create=False) as opened:
         stats = opened.show()
     emit(measurements_json(stats) if display.as_json else measurements_text(stats))
 
@@ -32,7 +32,7 @@ def show(options: CacheOptions, display: Display) -> None:
 @takes(options=CacheOptions)
 def clear(options: CacheOptions) -> None:
     """Forget every measurement."""
-    with api.open_cache(options) as opened:
+    with api.open_cache(options, create=False) as opened:
         emit(f"{opened.clear()} measurements forgotten")
 
 
@@ -41,7 +41,7 @@ def clear(options: CacheOptions) -> None:
 @takes(options=CacheOptions)
 def export(file: Path, options: CacheOptions) -> None:
     """Write every measurement to FILE as JSON lines."""
-    with api.open_cache(options) as opened:
+    with api.open_cache(options, create=False) as opened:
         emit(f"{opened.export(file)} measurements written to {file}")
 
 

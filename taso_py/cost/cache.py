@@ -83,12 +83,15 @@ def proofs_path() -> Path:
 
 
 class Cache:
-    """The cache at ``path`` (default: `cache_path`); a context manager. Use one per process and thread."""
+    """The cache at ``path`` (default: `cache_path`); a context manager. Use one per process and thread.
 
-    def __init__(self, path: Path | None = None) -> None:
+    A file that is not there is made, unless it is only to be looked at (``create`` false).
+    """
+
+    def __init__(self, path: Path | None = None, *, create: bool = True) -> None:
         self.path: Path | None = None
         self._connection: sqlite3.Connection
-        self._open(path)
+        self._open(path, create=create)
 
     def __enter__(self) -> Self:
         return self
@@ -143,11 +146,14 @@ class Cache:
         self.put_many(found)
         return len(found)
 
-    def _open(self, path: Path | None) -> None:
+    def _open(self, path: Path | None, *, create: bool = True) -> None:
         """Connect to the file; move a damaged one aside and try once more; else fall back to memory."""
         target: Path | None = None
         try:
             target = path or cache_path()
+            if not create and not target.exists():
+                self.path, self._connection = target, _connect(None)
+                return
             target.parent.mkdir(parents=True, exist_ok=True)
             _require_ours(target)
             try:

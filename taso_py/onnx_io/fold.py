@@ -6,6 +6,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -35,8 +36,8 @@ class Folder:
     values: Values
     tensors: Mapping[int, ir.TensorProtocol]
     _: KW_ONLY
-    non_finite: set[int] = field(default_factory=set)
-    """Ids whose folded value holds NaN or an infinity although none of its sources does."""
+    out_of_range: set[int] = field(default_factory=set)
+    """Ids whose folded value is NaN, infinite or next to zero in its element type, although all sources are finite."""
     _keys: dict[tuple[Operator, tuple[int, ...]], int] = field(default_factory=dict)
     _memo: OrderedDict[int, Array] = field(default_factory=OrderedDict)
     _bytes: int = 0
@@ -51,7 +52,7 @@ class Folder:
         exact = self._evaluate(constant, nodes)
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = exact.astype(dtype)
-        if np.issubdtype(dtype, np.floating) and not np.isfinite(rounded).all():
+        if np.issubdtype(dtype, np.floating) and not _in_range(exact, dtype):
             self._report(constant, nodes)
         return rounded
 
@@ -159,7 +160,7 @@ class Folder:
                 stack.extend(i for i in node.inputs if i is not None and i not in seen)
             elif not np.isfinite(_wide(self.source(value))).all():
                 return
-        self.non_finite.add(constant)
+        self.out_of_range.add(constant)
 
 
 def _operands(node: Node) -> list[int]:
@@ -197,6 +198,15 @@ def _loop_length(meaning: Scalar) -> float:
             return _loop_length(then) + _loop_length(otherwise)
         case _:
             return 0.0
+
+
+def _in_range(exact: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether the largest number, zero or not, is one that ``dtype`` holds with all its digits."""
+    if not exact.size:
+        return True
+    peak = max(float(exact.max()), -float(exact.min()))
+    limits = np.finfo(dtype)
+    return peak == 0 or bool(limits.smallest_normal <= peak <= limits.max)
 
 
 def _wide(array: Array) -> Array:

@@ -163,9 +163,9 @@ class _Fragment:
 
     def _random(self, type_: TensorType) -> Array:
         shape = tuple(d for d in type_.dims if isinstance(d, int))
-        if type_.dtype not in ("float32", "float64"):
-            return self.random.integers(0, 2, shape).astype(np.dtype(type_.dtype))
-        dtype = np.float32 if type_.dtype == "float32" else np.float64
+        dtype = np.dtype(type_.dtype).type
+        if not issubclass(dtype, np.floating):
+            return self.random.integers(0, 2, shape).astype(dtype)
         if len(shape) <= 1:  # biases, scales, variances: keep roots and quotients finite
             return self.random.uniform(0.5, 1.5, shape).astype(dtype)
         fan_in = max(1, int(np.prod(shape)) // max(shape))

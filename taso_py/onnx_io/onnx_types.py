@@ -9,10 +9,13 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.graph.sizes import Size, symbol
-from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
+from taso_py.graph.types import FLOATS, INTEGERS, NO_TYPE, TensorType
 
-TRANSPARENT = frozenset({"float32", "float64", "bool"}) | INTEGERS
-"""Element types that operators work on; nodes that touch any other (float16, strings, ...) are opaque."""
+TRANSPARENT = (FLOATS - {"bfloat16"}) | INTEGERS | {"bool"}
+"""Element types that operators work on; nodes that touch any other (bfloat16, strings, ...) are opaque.
+
+numpy has no bfloat16, and ONNX Runtime's CPU provider hardly any kernel for it.
+"""
 
 _NAMES = {ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64"}
 

@@ -73,7 +73,7 @@ def verification_text(
         rows = tuple((str(count), why) for why, count in reasons.most_common())
         parts += [Text(""), table(TextTable("Unknown", ("rules", "reason"), rows, frozenset({0})))]
     wrong = [f for f in findings if not f.as_expected]
-    parts += [Text(line) for line in ("", *map(_complaint, wrong))] if wrong else []
+    parts += [Text(line) for line in ("", *(line for f in wrong for line in _complaint(f)))] if wrong else []
     parts += [Text(line) for line in ("", *map(_contrast, differences))] if differences else []
     looked_up = sum(f.recorded for f in findings)
     verdict = "all as expected" if not wrong else f"{len(wrong)} not as expected"
@@ -111,10 +111,12 @@ def _column(record: Record) -> str:
     return "all sizes" if record.limit is None else "bounded"
 
 
-def _complaint(finding: Finding) -> str:
-    rule = finding.rule
+def _complaint(finding: Finding) -> list[str]:
+    """What a law should be and is; where it was contradicted, the values below."""
+    rule, record = finding.rule, finding.record
     place = f"{Path(rule.file).name}:{rule.line}"
-    return shortened(f"{place} {rule.name} should be {rule.promise}, is {verdict_text(finding.record)}")
+    values = columns((name, shortened(text)) for name, text in _against(record.counterexample or {}))
+    return [shortened(f"{place} {rule.name} should be {rule.promise}, is {verdict_text(record)}"), *values.splitlines()]
 
 
 def _contrast(difference: VerdictChange) -> str:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from taso_py.prove.verdict import Proved
 
 
+_NOT_ON_RECORD = "no proof"
+"""The status of a rule that nothing is on record of."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListedRule:
     """A rule, and what is on record of it as it is now (None: nothing)."""
@@ -24,13 +28,18 @@ class ListedRule:
     rule: Rule
     record: Record | None
 
+    @property
+    def status(self) -> str:
+        """What is known of the law."""
+        return _NOT_ON_RECORD if self.record is None else self.rule.status
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         rule = self.rule
         return {
             "name": rule.name,
             "id": rule.id,
-            "status": rule.status,
+            "status": self.status,
             "file": str(rule.file),
             "line": rule.line,
             "conditions": [condition_text(condition) for condition in rule.conditions],
@@ -46,10 +55,9 @@ def rules_json(found: Sequence[ListedRule]) -> str:
 
 def rules_text(found: Sequence[ListedRule]) -> str:
     """One line for each rule: name, status, file and line; then their number."""
-    rules = [one.rule for one in found]
-    width = max((len(rule.name) for rule in rules), default=0)
-    lines = [f"{rule.name:<{width}}  {rule.status:<9}  {Path(rule.file).name}:{rule.line}" for rule in rules]
-    return "\n".join([*lines, f"{len(rules)} rules"])
+    width = max((len(one.rule.name) for one in found), default=0)
+    lines = [f"{one.rule.name:<{width}}  {one.status:<9}  {Path(one.rule.file).name}:{one.rule.line}" for one in found]
+    return "\n".join([*lines, f"{len(found)} rules"])
 
 
 def rule_json(found: ListedRule, proof: Proved | None) -> str:
@@ -63,5 +71,5 @@ def rule_text(found: ListedRule, proof: Proved | None) -> str:
     rule = found.rule
     if proof is not None:
         return f"{rule.text().rstrip()}\n\n{obligations_text(rule, proof)}"
-    facts = [("status", rule.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}")]
+    facts = [("status", found.status), ("id", rule.id), ("file", f"{rule.file}:{rule.line}")]
     return f"{rule.text().rstrip()}\n\n{columns([*facts, *proof_lines(found.record)])}"

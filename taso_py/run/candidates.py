@@ -22,7 +22,7 @@ from taso_py.folders import RunFolder
 from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import RewrittenModel
 from taso_py.onnx_io.contract import check_contract
-from taso_py.onnx_io.export import artifact, export, serialize
+from taso_py.onnx_io.export import artifact, export, folded_weights, serialize
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import Rejection, RuleReport
 from taso_py.rules.rule import RuleSet
@@ -62,12 +62,17 @@ class Workshop:
         """
         if any(step.rule in self.barred for step in state.trace):
             return None
-        reference = self.reference(self.build(state.table))
-        report = self.checker.check(reference, deadline=deadline)
-        if report.passed:
-            return Candidate(state, reference, report)
-        discard(reference)
-        self._reject(state, report, deadline)
+        made = self.build(state.table)
+        reference = self.reference(made)
+        if self._out_of_range(made, reference) is None:
+            report = self.checker.check(reference, deadline=deadline)
+            if report.passed:
+                return Candidate(state, reference, report)
+            discard(reference)
+            self._reject(state, report, deadline)
+        else:
+            discard(reference)
+            self._leave_out(state)
         return None
 
     def build(self, table: Table) -> RewrittenModel:
@@ -105,16 +110,32 @@ class Workshop:
         reason = report.reason or "values differ"
         if self.strict:
             raise MismatchError(f"rule {step.rule} changed the model's values: {reason}")
+        self._bar(step, reason, self._reproduction(state, step, report))
+
+    def _out_of_range(self, made: RewrittenModel, reference: ModelRef) -> str | None:
+        """Why the range of an element type is too small for a candidate: laws know no largest number."""
+        beyond = self.loaded.folder.out_of_range
+        for name, value in folded_weights(made.model).items():
+            if value in beyond:
+                return f"the weight '{name}' that it computes is out of the range of its element type"
+        return self.checker.cramped(reference)
+
+    def _leave_out(self, state: State) -> None:
+        """Bars the first rule whose table leaves a range: nothing is wrong with it elsewhere."""
+        for step in state.trace:
+            made = self.build(step.table)
+            reference = self.reference(made)
+            reason = self._out_of_range(made, reference)
+            discard(reference)
+            if reason is not None:
+                self._bar(step, reason)
+                return
+
+    def _bar(self, step: TraceStep, reason: str, reproduction: Path | None = None) -> None:
         self.barred.add(step.rule)
-        self.rejected.append(
-            Rejection(
-                step.rule,
-                next((r.id for r in self.rules if r.name == step.rule), ""),
-                ", ".join(self._name(o) for site in step.sites[:4] for o in site.outputs),
-                reason,
-                self._reproduction(state, step, report),
-            )
-        )
+        identity = next((r.id for r in self.rules if r.name == step.rule), "")
+        sites = ", ".join(self._name(o) for site in step.sites[:4] for o in site.outputs)
+        self.rejected.append(Rejection(step.rule, identity, sites, reason, reproduction))
 
     def _guilty(self, trace: Sequence[TraceStep], deadline: float) -> TraceStep:
         """The first step whose table no longer agrees with the original, by bisection."""

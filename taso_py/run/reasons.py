@@ -15,7 +15,10 @@ from taso_py.search.state import Found, StopReason
 def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple[ReasonCode, str]:
     """There is nothing to race."""
     if rejected:
-        return "all rejected", f"every rewrite that promised a gain changed values; first {rejected[0].name}"
+        return (
+            "all rejected",
+            f"every rewrite that promised a gain was rejected; first {rejected[0].name}: {rejected[0].reason}",
+        )
     if found.reason is StopReason.INTERRUPTED:
         return "interrupted", "interrupted before a rewrite was found"
     if found.explored:

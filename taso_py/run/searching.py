@@ -31,9 +31,9 @@ from taso_py.search.view import View
 _STATES, _UNTIMED_STATES = 5000, 120
 """States that a search builds at most."""
 _PATIENCE, _UNTIMED_PATIENCE = 150, 40
-"""States without a gain after which a search gives up; without timing nobody waits for a deadline."""
+"""States without a gain after which a search begins again without one of its rules."""
 _PATIENCE_SHARE = 0.3
-"""Part of the search's time without a gain that it takes as well: what was given to it may be used."""
+"""Part of the search's time without a gain after which it ends; without timing it ends by itself."""
 _SEEDS, _SEED_SHARE, _SEED_PATIENCE = 3, 0.12, 20
 """States that a quick search by the roofline hands to the measured one, its share of the time, its patience."""
 _GRACE_SHARE = 0.5

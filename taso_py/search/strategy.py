@@ -18,6 +18,8 @@ from taso_py.search.view import View
 
 _NEGLIGIBLE = 0.003
 """Share of the start's cost that a simpler state may cost more."""
+_LEAST_STATES = 8
+"""States without a better one before a search gives up, however long they took."""
 _STEP = 0.01
 """Share of the start's cost that is worth going on for."""
 ROUNDS = 16
@@ -36,9 +38,9 @@ class Limits:
     states: int = 5000
     """Most states to build."""
     patience: int = 400
-    """States to build without a better one before giving up, and ..."""
+    """States to build without a better one before beginning again without one of the rules."""
     patience_s: float = 0.0
-    """... the seconds that must have gone by as well."""
+    """Seconds without a better state after which the whole search ends (and some states at least); 0: never."""
     grace: float = 0.0
     """Seconds after each gain of a hundredth of the start's cost in which only ``last`` ends the search."""
     nodes: float = 2.0
@@ -67,20 +69,33 @@ class _Open:
 class _Progress:
     """When a search last got anywhere; costs are in seconds, times time.monotonic()'s."""
 
+    best: State
+    """Of all that it has done."""
     step: float
     """What counts as a gain that a search may go on for."""
-    marked: float
+    marked: float = field(init=False)
     """The cost at the last such gain."""
-    idle: int = 0
-    """States since the last better one."""
-    since: float = field(default_factory=time.monotonic)
-    """When that was found."""
     marked_at: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=time.monotonic)
+    """When the best state was found."""
+    built: int = 0
+    """States since then."""
 
-    def better(self, cost: float) -> None:
-        self.idle, self.since = 0, time.monotonic()
-        if cost <= self.marked - self.step:
-            self.marked, self.marked_at = cost, self.since
+    def __post_init__(self) -> None:
+        self.marked = self.best.cost
+
+    def saw(self, state: State) -> None:
+        """One more state."""
+        self.built += 1
+        if _priority(state) < _priority(self.best):
+            self.best, self.built, self.since = state, 0, time.monotonic()
+        if state.cost <= self.marked - self.step:
+            self.marked, self.marked_at = state.cost, time.monotonic()
+
+    def stalled(self, limits: Limits) -> bool:
+        """Whether the whole search may end."""
+        waited = time.monotonic() - self.since
+        return 0 < limits.patience_s <= waited and self.built >= _LEAST_STATES
 
 
 @dataclass(slots=True)
@@ -129,16 +144,22 @@ class Backtracking:
 
     def _sought(self, first: State, stop: Stop, report: Report, seeds: Sequence[State]) -> Found:
         reached: tuple[State, ...] = ()
-        best = first
+        progress = _Progress(first, _STEP * first.cost)
         waiting = [self.barred]
         tried = set(waiting)
         reason = StopReason.SATURATED
         while waiting:
             barred = waiting.pop(0)
-            found, reason = self._descend(first, best, barred, seeds if barred == self.barred else (), stop, report)
+            before = progress.best
+            self._seen.clear()
+            self._is_new(first.table)
+            priced = [self._priced(first, seed) for seed in seeds] if barred == self.barred else []
+            begin = [state for state in priced if state is not None]
+            for state in begin:
+                progress.saw(state)
+            found, reason = self._descend(first, begin, barred, progress, stop, report)
             reached = _ranked([*reached, *found])[:_KEPT]
-            before, best = best, min([best, *reached[:1]], key=_priority)
-            if reason not in (StopReason.SATURATED, StopReason.STALLED):
+            if reason not in (StopReason.SATURATED, StopReason.STALLED) or progress.stalled(self.limits):
                 break
             if found and (barred == self.barred or _priority(found[0]) < _priority(before)):
                 rules = dict.fromkeys(step.rule for step in found[0].trace)
@@ -148,19 +169,23 @@ class Backtracking:
         return Found(reached, reason, self._built)
 
     def _descend(
-        self, first: State, before: State, barred: frozenset[str], seeds: Sequence[State], stop: Stop, report: Report
+        self,
+        first: State,
+        seeds: Sequence[State],
+        barred: frozenset[str],
+        progress: _Progress,
+        stop: Stop,
+        report: Report,
     ) -> tuple[tuple[State, ...], StopReason]:
         """One best-first search without the barred rules; its states, best first, and why it ended."""
-        self._seen.clear()
-        self._is_new(first.table)
         counter = itertools.count()
-        reached = _ranked([s for s in (self._priced(first, seed) for seed in seeds) if s is not None])
+        reached = _ranked(seeds)
         queue = [(*_priority(state), next(counter), _Open(state)) for state in (first, *reached)]
         heapq.heapify(queue)
         best = min([first, *reached], key=_priority)
-        progress = _Progress(_STEP * first.cost, best.cost)
+        idle = 0
         while queue:
-            reason = self._ended(stop, progress)
+            reason = self._ended(stop, idle, progress)
             if reason is not None:
                 return reached, reason
             *_, parent = heapq.heappop(queue)
@@ -174,14 +199,14 @@ class Backtracking:
             if child is None:
                 continue
             self._built += 1
-            progress.idle += 1
+            progress.saw(child)
             reached = _ranked([*reached, child])[:_KEPT]
+            idle += 1
             if _priority(child) < _priority(best):
-                best = child
-                progress.better(best.cost)
+                best, idle = child, 0
             if child.cost < self.limits.alpha * best.cost:
                 heapq.heappush(queue, (*_priority(child), next(counter), _Open(child)))
-            report(self._built, min(best.cost, before.cost))
+            report(self._built, progress.best.cost)
         return reached, StopReason.SATURATED
 
     def _priced(self, first: State, seed: State) -> State | None:
@@ -196,16 +221,15 @@ class Backtracking:
         steps[-1] = replace(steps[-1], after=cost)
         return replace(seed, cost=cost, trace=tuple(steps), parts=estimate.parts)
 
-    def _ended(self, stop: Stop, progress: _Progress) -> StopReason | None:
+    def _ended(self, stop: Stop, idle: int, progress: _Progress) -> StopReason | None:
         if stop():
             return StopReason.INTERRUPTED
         now, limits = time.monotonic(), self.limits
         if now > limits.deadline and (now > limits.last or now >= progress.marked_at + limits.grace):
             return StopReason.TIME
-        if self._built >= self.limits.states:
+        if self._built >= limits.states:
             return StopReason.STATES
-        waited = now - progress.since >= limits.patience_s
-        return StopReason.STALLED if progress.idle >= limits.patience and waited else None
+        return StopReason.STALLED if idle >= limits.patience or progress.stalled(limits) else None
 
     def _groups(self, state: State, barred: frozenset[str]) -> list[Sequence[Match]]:
         """What may be done to a state, in ascending order of promise: the last one is tried first."""

@@ -240,10 +240,12 @@ class View:
         return self.tame[value]
 
 
-_HUGE = 1e30
+_HUGE = {"float16": 2.0**12}
+_HUGE_ELSEWHERE = 1e30
+"""A mask's "minus infinity" is beyond these; weights are not."""
 
 
 def _is_tame(array: npt.NDArray[np.generic] | None) -> bool:
     if array is None or array.size == 0 or not np.issubdtype(array.dtype, np.floating):
         return True
-    return bool(np.all(np.abs(array) <= _HUGE))  # false for NaN
+    return bool(np.all(np.abs(array) <= _HUGE.get(array.dtype.name, _HUGE_ELSEWHERE)))  # false for NaN

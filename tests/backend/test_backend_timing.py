@@ -127,6 +127,17 @@ def test_what_cannot_be_told_apart_goes_on_and_the_first_of_it_wins() -> None:
     assert [one.rounds for one in result.standings[1:]] == [3, 30, 30]
 
 
+def test_what_is_surely_a_tie_is_timed_no_longer() -> None:
+    even = {"original": 1.0, "simple": 0.8, "other": 0.8}
+
+    def seconds(name: str, _workload: int, number: int) -> float:
+        return even[name] * (1 + 0.002 * (-1) ** number * (name == "other"))
+
+    result = race(ScriptedWorker(seconds), refs("original", "simple", "other"), ONE, deadline=NEVER, rounds=6)
+    assert result.winner == 1
+    assert [one.rounds for one in result.standings[1:]] == [6, 6]
+
+
 def test_the_original_wins_against_ties_and_losers() -> None:
     worker = ScriptedWorker(lambda name, _workload, _number: 1.0 if name == "original" else 1.01)
     assert race(worker, refs("original", "a", "b"), ONE, deadline=NEVER).winner == 0

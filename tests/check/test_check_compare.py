@@ -124,8 +124,11 @@ def test_tolerances_by_element_type() -> None:
         assert tolerance_for(exact).allow(1.0) == 0
     bases = [tolerance_for(name).base for name in ("float32", "float16", "bfloat16", "float8_e4m3fn")]
     assert bases == sorted(bases)
-    assert tolerance_for("float64", low_precision=True) is FLOAT32
-    assert tolerance_for("float64", low_precision=False).base < 1e-6
+    assert tolerance_for("float64") is FLOAT32
+    assert tolerance_for("float64", narrowest="float64").base < 1e-6
+    through_half = tolerance_for("float32", narrowest="float16")
+    assert FLOAT32.base < through_half.base < tolerance_for("float16").base
+    assert through_half.cap == tolerance_for("float16").cap
 
 
 def test_tf32_widens_float32_on_nvidia_providers_only() -> None:

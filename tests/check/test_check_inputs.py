@@ -231,9 +231,11 @@ def test_overridable_initializers_are_not_fed() -> None:
 
 def test_random_operators_and_precision_are_noticed() -> None:
     plain = read_facts(proto("g (double[2] x) => (double[2] y) { y = Neg(x) }"))
-    assert (plain.random, plain.low_precision) == (False, False)
+    assert (plain.random, plain.narrowest) == (False, "float64")
     mixed = read_facts(proto("g (double[2] x) => (double[2] y) { c = Cast<to=1>(x) y = Cast<to=11>(c) }"))
-    assert mixed.low_precision
+    assert mixed.narrowest == "float32"
+    half = read_facts(proto("g (float[2] x) => (float[2] y) { c = Cast<to=10>(x) y = Cast<to=1>(c) }"))
+    assert half.narrowest == "float16"
     assert read_facts(proto("g (float[2] x) => (float[2] y) { y = RandomNormalLike(x) }")).random
     assert not read_facts(proto("g (float[2] x) => (float[2] y) { y = Dropout(x) }")).random
 

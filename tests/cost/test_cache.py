@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from taso_py.cost.cache import APPLICATION_ID, Cache, Measurement, cache_path
+from taso_py.cost.cache import APPLICATION_ID, Cache, CacheStats, Measurement, cache_path
 from taso_py.errors import OutputError, UsageError
 from tests.conftest import tiny_network
 
@@ -55,6 +55,14 @@ def test_show_and_clear(tmp_path: Path) -> None:
         assert found.size_bytes == path.stat().st_size > 0
         assert cache.clear() == 3
         assert cache.get_many(["a"]) == {}
+
+
+def test_looking_makes_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "c.sqlite"
+    with Cache(path, create=False) as cache:
+        assert cache.show() == CacheStats(path, 0, 0, None, None, {})
+        assert cache.clear() == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_export_and_import(tmp_path: Path) -> None:

@@ -202,10 +202,10 @@ def with_sequences() -> onnx.ModelProto:
     return model(nodes, [value("x", ["n"]), words], outputs, [weight("zero", 0, np.int64)])
 
 
-def half_precision() -> onnx.ModelProto:
-    """float16 in the middle of float32."""
+def half_precision(element: int = TensorProto.FLOAT16) -> onnx.ModelProto:
+    """float16, or another type, in the middle of float32."""
     nodes = [
-        node("Cast", "x", "h", to=TensorProto.FLOAT16),
+        node("Cast", "x", "h", to=element),
         node("Add", "h h", "s"),
         node("Cast", "s", "f", to=FLOAT),
         node("Relu", "f", "y"),

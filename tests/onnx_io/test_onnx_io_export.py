@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
-from onnx import numpy_helper
+import pytest
+from onnx import TensorProto, numpy_helper
 
 from taso_py.graph.table import Node
 from taso_py.onnx_io.export import writable
@@ -74,14 +77,20 @@ def test_a_weight_that_takes_too_long_to_fold_is_computed_at_run_time() -> None:
     same(before, proto, {"x": normal(2)})
 
 
-def test_folding_reports_values_that_overflow() -> None:
-    weights = [weight("a", [1e30, 1]), weight("b", [1e30, 1])]
-    before = model([node("Mul", "x a", "p"), node("Mul", "p b", "y")], [value("x", [2])], [value("y", [2])], weights)
+@pytest.mark.parametrize(
+    ("number", "dtype"), [(1e30, np.float32), (1e-30, np.float32), (300, np.float16), (1e-4, np.float16)]
+)
+def test_folding_reports_values_that_overflow_and_vanish(number: float, dtype: type[np.floating[Any]]) -> None:
+    weights = [weight("a", [number, 0], dtype), weight("b", [number, 0], dtype)]
+    kind = TensorProto.FLOAT16 if dtype is np.float16 else TensorProto.FLOAT
+    before = model(
+        [node("Mul", "x a", "p"), node("Mul", "p b", "y")], [value("x", [2], kind)], [value("y", [2], kind)], weights
+    )
     r = Rewrite(before)
     product = r.add(op("Mul"), r["a"], r["b"])
     r.bind("y", op("Mul"), r["x"], product)
     r.export()
-    assert r.loaded.folder.non_finite == {product}
+    assert r.loaded.folder.out_of_range == {product}
 
 
 def test_overridable_initializers_are_never_folded() -> None:
@@ -219,7 +228,7 @@ def test_a_node_with_other_inputs_keeps_all_else() -> None:
 
 
 def test_an_opaque_node_reads_a_renamed_value() -> None:
-    before = half_precision()
+    before = half_precision(TensorProto.BFLOAT16)
     r = Rewrite(before)
     r.bind("f", op("Relu"), r["x"])
     proto = r.export()

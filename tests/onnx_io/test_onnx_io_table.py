@@ -125,10 +125,18 @@ def test_a_function_shadows_a_standard_operator() -> None:
     assert load(proto).opaque == {"Leak": 1, "Relu": 1}
 
 
-def test_half_precision_is_opaque_but_keeps_its_shape() -> None:
-    loaded = load(half_precision())
+def test_bfloat16_is_opaque_but_keeps_its_shape() -> None:
+    loaded = load(half_precision(onnx.TensorProto.BFLOAT16))
     assert loaded.opaque["Add"] == 1
+    assert shown(loaded, "s") == "bfloat16[n,2]"
+    assert operator(loaded, "y").startswith("Relu")
+
+
+def test_half_precision_is_computed_with() -> None:
+    loaded = load(half_precision())
+    assert not loaded.opaque
     assert shown(loaded, "s") == "float16[n,2]"
+    assert operator(loaded, "s").startswith("Add")
     assert operator(loaded, "y").startswith("Relu")
 
 

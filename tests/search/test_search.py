@@ -205,6 +205,36 @@ def test_moves_of_a_seed_are_told_apart() -> None:
     assert simplest.trace[0].before - simplest.trace[-1].after == pytest.approx(start - simplest.cost)
 
 
+ENDLESS = """
+rule longer: Neg(x) => Neg(Neg(Neg(x)))
+rule shorter: Neg(Neg(x)) => Identity(x)
+"""
+
+
+def _endless(limits: Limits) -> Found:
+    """A search that always finds another state and none that is better than the first ones."""
+    loaded = load(model("agraph (float[4] x) => (float[4] y) {a = Neg(x) b = Neg(a) c = Exp(b) y = Neg(c)}"))
+    rules, canonical = rewriter(ENDLESS)
+    roofline = Roofline({})
+    search = Backtracking(rules, RooflineCost(roofline), roofline, limits)
+    start = roofline.total(loaded.table)
+    return search.seek(view_of(loaded, canonical), start, lambda: False, lambda count, best: None)
+
+
+def test_a_search_without_gains_gives_up() -> None:
+    found = _endless(Limits(time.monotonic() + 600, alpha=100.0, patience_s=0.01, nodes=100.0))
+    assert found.reason is StopReason.STALLED
+    assert found.explored < 400
+
+
+def test_a_gain_puts_the_deadline_off_but_not_the_last_moment() -> None:
+    past = time.monotonic() - 1
+    assert _endless(Limits(past, alpha=100.0)).explored == 0
+    granted = _endless(Limits(past, grace=600, states=20, alpha=100.0, nodes=100.0))
+    assert (granted.reason, granted.explored) == (StopReason.STATES, 20)
+    assert _endless(Limits(past, grace=600, last=past, alpha=100.0)).explored == 0
+
+
 @pytest.mark.parametrize(("shape", "around"), [("1,4", ["Tanh"]), ("1,1,4,4", ["MatMul", "Tanh"])])
 def test_regions_hold_the_change_and_neighbours_as_far_as_blocks_reach(shape: str, around: list[str]) -> None:
     text = f"""agraph (float[{shape}] x) => (float[{shape}] y) {{
