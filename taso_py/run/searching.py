@@ -92,7 +92,7 @@ def single_gains(job: Run) -> dict[str, float]:
     found: dict[str, float] = {}
     with Cache(job.options.cache) as cache:
         cost = _cost_model(job, cache)
-        for group in rewriter.groups(rewriter.all_matches(view)):
+        for group in rewriter.groups(view, rewriter.all_matches(view)):
             if job.stopped():
                 break
             outcome = rewriter.apply(view, group, ROUNDS)

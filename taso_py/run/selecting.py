@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from taso_py.backend.statistics import bootstrap_interval
 from taso_py.errors import ModelError, WorkerError
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
@@ -18,7 +19,9 @@ from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import ROUNDS
 from taso_py.search.view import View
 
-_ROUNDS = 6
+_ROUNDS, _MOST_ROUNDS = 5, 20
+_PRECISION = 0.006
+"""Rounds of two models, as many more as it takes for an interval of the ratio that is no wider than this."""
 _RUNS, _LEAST_BLOCK_S = 2, 0.02
 """Runs of the model, and seconds, that a block has at least."""
 _TIE = 0.003
@@ -146,15 +149,23 @@ class Selection:
             return None
 
     def _timed_pair(self, first: int, second: int) -> float | None:
-        """The ratio of the fastest blocks, the geometric mean of the workloads: others can only add time."""
+        """The median ratio of the fastest runs of a round, the geometric mean of the workloads.
+
+        Within a round others can only add time; from one round to the next the machine itself may get slower or faster.
+        """
         worker, feeds = self.job.worker, self.job.setting.feeds
         product = 1.0
         for feed in feeds:
             for handle in (first, second):
                 worker.run(handle, feed)
-            rounds = worker.time_blocks([first, second], [feed, feed], rounds=_ROUNDS, block_s=self._block_s)
-            before, after = (min(column) for column in zip(*rounds, strict=True))
-            product *= after / before
+            ratios: list[float] = []
+            while len(ratios) < _MOST_ROUNDS:
+                rounds = worker.time_rounds([first, second], [feed, feed], rounds=_ROUNDS, block_s=self._block_s)
+                ratios += [float(min(after) / min(before)) for before, after in rounds]
+                found = bootstrap_interval(ratios)
+                if found.high - found.low < _PRECISION or self._late():
+                    break
+            product *= found.median
         self.timed += 1
         self.job.progress.update(done=self.timed)
         return float(product ** (1 / len(feeds)))

@@ -144,12 +144,12 @@ class Rewriter:
 
     # ---- moves -----------------------------------------------------------------------------------------------
 
-    def groups(self, matches: Matches) -> list[list[Match]]:
-        """Matches grouped by rule and choices: one sweep each."""
+    def groups(self, view: View, matches: Matches) -> list[list[Match]]:
+        """Matches grouped by rule, choices and whether they leave what they look through: one sweep each."""
         groups: dict[Hashable, list[Match]] = {}
         for root in matches:
             for match in matches[root]:
-                groups.setdefault((match.rule.name, match.choice), []).append(match)
+                groups.setdefault((match.rule.name, match.choice, _leaves_inner(view, match)), []).append(match)
         return list(groups.values())
 
     def classes(self, matches: Iterable[Match]) -> list[list[Match]]:
@@ -165,6 +165,7 @@ class Rewriter:
         Further rounds take the rule's matches near what the round before made.
         """
         log = _Log()
+        leaves = _leaves_inner(view, matches[0])
         for _ in range(rounds):
             before = len(log.sites)
             after = self._round(view, matches, log)
@@ -173,7 +174,8 @@ class Rewriter:
             view = after
             if len(log.sites) == before or not smaller:
                 break
-            matches = self._same_rule(view, matches[0], sorted(_near(view, changed)))
+            found = self._same_rule(view, matches[0], sorted(_near(view, changed)))
+            matches = [m for m in found if _leaves_inner(view, m) == leaves]
             if not matches:
                 break
         return Moved(view, tuple(log.sites), tuple(log.tidied), tuple(log.applied)) if log.sites else None
@@ -249,6 +251,12 @@ class Rewriter:
                     if match.choice == last.choice and rewrite(view, match) is not None:
                         return match
         return None
+
+
+def _leaves_inner(view: View, match: Match) -> bool:
+    """Whether something that a match looks through is used elsewhere too: it stays, and its work may be done twice."""
+    inner = match.used.difference(match.outputs, view.values.constant)
+    return any(v in view.table.outputs or any(u not in match.used for u in view.users.get(v, ())) for v in inner)
 
 
 def _joins(view: View, match: Match) -> tuple[int, int] | None:

@@ -233,7 +233,7 @@ class Backtracking:
 
     def _groups(self, state: State, barred: frozenset[str]) -> list[Sequence[Match]]:
         """What may be done to a state, in ascending order of promise: the last one is tried first."""
-        groups = [g for g in self.rewriter.groups(state.matches()) if g[0].rule.name not in barred]
+        groups = [g for g in self.rewriter.groups(state.view, state.matches()) if g[0].rule.name not in barred]
         # A rule that was not tried yet may gain anything.
         return sorted(groups, key=lambda g: (self._gains.get(g[0].rule.name, float("inf")), len(g)))
 

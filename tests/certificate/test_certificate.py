@@ -98,7 +98,7 @@ def merged() -> dict[str, Any]:
     loaded = load(proto)
     rules, canonical = rewriter(None, "matmul-shared-input")
     view = view_of(loaded, canonical)
-    (group,) = rules.groups(rules.all_matches(view))
+    (group,) = rules.groups(view, rules.all_matches(view))
     outcome = rules.apply(view, group)
     assert outcome is not None
     exported = export(loaded, outcome.view.table)

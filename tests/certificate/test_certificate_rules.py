@@ -49,7 +49,7 @@ def moved_and_certified(rule: Rule, instance: Instance, file: Path, pool: Worker
     loaded = load(proto)
     view = View.of(loaded.table, CANONICAL.expand, loaded.folder.value)
     rewriter = Rewriter(RuleIndex.of([replace(rule, patterns=DEFINED)]), CANONICAL)
-    moves = (rewriter.apply(view, group, 4) for group in rewriter.groups(rewriter.all_matches(view)))
+    moves = (rewriter.apply(view, group, 4) for group in rewriter.groups(view, rewriter.all_matches(view)))
     outcome = next((move for move in moves if move is not None), None)
     if outcome is None:
         return False

@@ -64,7 +64,7 @@ def tables() -> dict[str, Table]:
     rules, canonical = rewriter(RULES)
     view = view_of(loaded, canonical)
     found = {"Neg": view.table}
-    for group in rules.groups(rules.all_matches(view)):
+    for group in rules.groups(view, rules.all_matches(view)):
         outcome = rules.apply(view, group)
         assert outcome is not None
         (node,) = outcome.view.table.nodes.values()
@@ -155,7 +155,7 @@ def test_places_carry_their_weights_when_there_is_no_room_for_a_file(
     with Cache(tmp_path / "c.sqlite") as cache, Worker(WorkerConfig()) as worker:
         rules, canonical = rewriter("rule twice: MatMul(x, w) => Neg(MatMul(x, Neg(w)))")
         view = view_of(loaded, canonical)
-        (group,) = rules.groups(rules.all_matches(view))
+        (group,) = rules.groups(view, rules.all_matches(view))
         outcome = rules.apply(view, group)
         assert outcome is not None
         measured = MeasuredCost(

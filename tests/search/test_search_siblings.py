@@ -120,7 +120,7 @@ def moved(proto: onnx.ModelProto, rules: str, *names: str) -> Moved:
     """All matches of the first rule that matches, in one move."""
     found, canonical = rewriter(rules, *names)
     view = view_of(load(proto), canonical)
-    outcome = found.apply(view, found.groups(found.all_matches(view))[0])
+    outcome = found.apply(view, found.groups(view, found.all_matches(view))[0])
     assert outcome is not None
     return outcome
 
@@ -167,7 +167,7 @@ def test_what_was_merged_inside_composites_is_not_merged_again() -> None:
       p = Gemm(x, A, B) q = Gemm(y, A, B) r = Gemm(z, A, B)}"""
     found, canonical = rewriter(None, "matmul-shared-weight")
     view = view_of(load(model(text, A=(8, 4), B=(4,))), canonical)
-    outcome = found.apply(view, found.groups(found.all_matches(view))[0])
+    outcome = found.apply(view, found.groups(view, found.all_matches(view))[0])
     assert outcome is not None
     assert len(outcome.sites) == 2
     assert running(outcome.view.table)["MatMul"] == 1
@@ -181,7 +181,7 @@ def test_siblings_merge_in_the_order_of_the_file() -> None:
     proto = graph.model({last: (1, 4), parts[1]: (1, 4), parts[2]: (1, 4)})
     found, canonical = rewriter(None, "matmul-bias-shared-input")
     view = view_of(load(proto), canonical)
-    outcome = found.apply(view, found.groups(found.all_matches(view))[0])
+    outcome = found.apply(view, found.groups(view, found.all_matches(view))[0])
     assert outcome is not None
     assert names(outcome, [o for site in outcome.sites for o in site.outputs]) == parts
 

@@ -66,7 +66,7 @@ class FalseLaw:
 def _applied(loaded: Loaded, rule: Rule, canonical: Canonicalizer) -> Moved | None:
     view = View.of(loaded.table, canonical.expand, loaded.folder.value)
     rewriter = Rewriter(RuleIndex.of([rule]), canonical)
-    moves = (rewriter.apply(view, group) for group in rewriter.groups(rewriter.all_matches(view)))
+    moves = (rewriter.apply(view, group) for group in rewriter.groups(view, rewriter.all_matches(view)))
     return next((move for move in moves if move is not None), None)
 
 
