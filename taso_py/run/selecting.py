@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from taso_py.backend.statistics import bootstrap_interval
+from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, WorkerError
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
@@ -27,7 +27,9 @@ _RUNS, _LEAST_BLOCK_S = 2, 0.02
 _TIE = 0.003
 """Share of the time below which two models are equally fast: the simpler one is taken."""
 _LOSS = 0.01
-"""Share of the time that a rule costs which is told to have lost."""
+"""Share of the time that a rule costs which is told to have lost, and that leaving one out may cost at most."""
+_DOUBT = 0.01
+"""Share of the time by which the search may take a state to be slower than one that was judged."""
 _PASSES = 2
 """How often each rule is tried without."""
 
@@ -63,9 +65,12 @@ class Selection:
         """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
 
         Those only that are faster than the original.  Backwards from each of the states: without the rules whose
-        absence costs nothing.  Forwards from the tidied one.  What is ``known`` was judged before.
+        absence costs nothing.  Forwards from the tidied one.  What is ``known`` was judged before; a state that does
+        not even promise as much is left to the race.
         """
-        judged = [found for found in map(self.judged, states) if found is not None]
+        enough = min((timed.share for timed in known), default=1.0) * (1 + _DOUBT)
+        promising = [state for state in states if state.cost <= enough * self.job.start_cost]
+        judged = [found for found in map(self.judged, promising) if found is not None]
         ends = [*known, *(found.best for found in judged)]
         plain = self._against_original(tidied) if tidied is not None else None
         if plain is not None:
@@ -90,8 +95,8 @@ class Selection:
                 if len({step.rule for step in best.state.trace}) > 1:
                     trial = self._replayed(step for step in best.state.trace if step.rule != rule)
                     # Against the least so far: many rules that each cost next to nothing to lose cost something.
-                    better = self._better(best, trial, below=least * (1 + _TIE))
-                    if better.share < (1 - _LOSS) * best.share and self._confirmed(best.state, better.state):
+                    better, ratio = self._simpler(best, trial, most=least * (1 + _TIE))
+                    if ratio is not None and ratio.high < 1 - _LOSS:
                         losers.add(rule)
                     best, least = better, min(least, better.share)
             if best is before or self._late():
@@ -105,24 +110,32 @@ class Selection:
             if any(step.rule == rule for step in current.state.trace):
                 continue
             trial = self._replayed((*current.state.trace, *(step for step in steps if step.rule == rule)))
-            current = self._better(current, trial, below=current.share * (1 - _TIE))
+            ratio = self._compared(current.state, trial)
+            if trial is not None and ratio is not None and ratio.high < 1 - _TIE:
+                current = Timed(trial, current.share * ratio.median)
         return current
 
-    def _better(self, best: Timed, trial: State | None, *, below: float) -> Timed:
-        """The trial, where its share of the original's time is smaller; else what it was tried against."""
-        if trial is None or self._late() or trial.table.nodes == best.state.table.nodes:
-            return best
-        ratio = self._ratio(best.state, trial)
-        return Timed(trial, best.share * ratio) if ratio is not None and best.share * ratio < below else best
+    def _simpler(self, best: Timed, trial: State | None, *, most: float) -> tuple[Timed, Interval | None]:
+        """A state without one rule, where that is surely no slower; else what it was tried against.  And their ratio.
 
-    def _confirmed(self, slower: State, faster: State) -> bool:
-        """Whether a second measurement says so too: what is barred is not tried again."""
-        again = None if self._late() else self._ratio(slower, faster)
-        return again is not None and again < 1 - _LOSS
+        On an unsteady machine half of all comparisons would find that a rule gains nothing: it stays where they cannot
+        tell.  A ratio below 1 that may be chance changes no share, or the luckiest of many would add up.
+        """
+        ratio = self._compared(best.state, trial)
+        if trial is None or ratio is None:
+            return best, None
+        share = best.share * (ratio.median if ratio.high < 1 else max(1.0, ratio.median))
+        return (Timed(trial, share), ratio) if share < most and ratio.high < 1 + _LOSS else (best, None)
+
+    def _compared(self, best: State, trial: State | None) -> Interval | None:
+        """Seconds of the trial over those of the best; None where there is nothing to compare, or no time."""
+        if trial is None or self._late() or trial.table.nodes == best.table.nodes:
+            return None
+        return self._ratio(best, trial)
 
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)
-        return None if ratio is None else Timed(state, ratio)
+        return None if ratio is None else Timed(state, ratio.median)
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
         """The moves made again as far as they still match."""
@@ -139,7 +152,7 @@ class Selection:
             return None
         return State(view, self.rewriter.later(view), 0.0, self.job.roofline.total(view.table), tuple(trace))
 
-    def _ratio(self, one: State | None, other: State) -> float | None:
+    def _ratio(self, one: State | None, other: State) -> Interval | None:
         """Seconds of the second model over those of the first (None: the original); None where one does not run."""
         if not self.models.allows(other):
             return None
@@ -148,13 +161,13 @@ class Selection:
         except (ModelError, WorkerError):
             return None
 
-    def _timed_pair(self, first: int, second: int) -> float | None:
+    def _timed_pair(self, first: int, second: int) -> Interval:
         """The median ratio of the fastest runs of a round, the geometric mean of the workloads.
 
         Within a round others can only add time; from one round to the next the machine itself may get slower or faster.
         """
         worker, feeds = self.job.worker, self.job.setting.feeds
-        product = 1.0
+        product = Interval(1.0, 1.0, 1.0)
         for feed in feeds:
             for handle in (first, second):
                 worker.run(handle, feed)
@@ -165,10 +178,11 @@ class Selection:
                 found = bootstrap_interval(ratios)
                 if found.high - found.low < _PRECISION or self._late():
                     break
-            product *= found.median
+            product = Interval(product.median * found.median, product.low * found.low, product.high * found.high)
         self.timed += 1
         self.job.progress.update(done=self.timed)
-        return float(product ** (1 / len(feeds)))
+        root = 1 / len(feeds)
+        return Interval(product.median**root, product.low**root, product.high**root)
 
     @property
     def _block_s(self) -> float:

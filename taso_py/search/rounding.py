@@ -5,7 +5,8 @@ half way between two whole numbers then falls on the other side: the result is o
 Data that is quantised already lies on such values, random inputs of a check never do.  Hence: above a rounding only
 rewrites that copy elements.
 
-Comparisons, ArgMax and TopK tie only where two computed floats are equal; those are left to the check.
+Comparisons, ArgMax and TopK tie only where two computed floats are equal; those are left to the check.  In float16,
+which has 2048 numbers between one power of two and the next, equal ones are no accident: there they count as roundings.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from taso_py.graph.table import Node, Opaque
-from taso_py.graph.types import INTEGERS, TensorType
-from taso_py.ops.comparison import Cast
+from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
+from taso_py.ops.comparison import Cast, Relational
 from taso_py.ops.elementwise import Power
 from taso_py.search.view import View
 
 _NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike"})
-_HOLDERS = (Opaque, Cast, Power)
+_HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
 
 
@@ -46,7 +47,15 @@ def _users(view: View, value: int) -> Iterable[int]:
 
 def _rounds(view: View, value: int) -> bool:
     node = view.table.nodes.get(value)
-    return node is not None and value not in view.values.constant and rounds(node, view.table.type(value))
+    if node is None or value in view.values.constant:
+        return False
+    return rounds(node, view.table.type(value)) or _decides(view, node, view.table.type(value))
+
+
+def _decides(view: View, node: Node, result: TensorType) -> bool:
+    """Whether a node makes truth values or indices of float16; an unknown operator may."""
+    halves = any(i is not None and view.table.type(i).dtype == "float16" for i in node.inputs)
+    return halves and result.dtype in INTEGERS | {"bool", NO_TYPE.dtype}
 
 
 def rounds(node: Node, result: TensorType) -> bool:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from taso_py.backend.statistics import Interval
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
 from taso_py.run.proposing import Proposals, proposed
@@ -33,8 +34,12 @@ class Weighed(Selection):
 
     seconds: Mapping[str, float] = SECONDS
 
-    def _ratio(self, one: State | None, other: State) -> float | None:
-        return self._of(other.table) / self._of(self.start.table if one is None else one.table)
+    unsteady: float = 0.0
+    """How far the machine's interval reaches to both sides."""
+
+    def _ratio(self, one: State | None, other: State) -> Interval | None:
+        ratio = self._of(other.table) / self._of(self.start.table if one is None else one.table)
+        return Interval(ratio, ratio - self.unsteady, ratio + self.unsteady)
 
     def _of(self, table: Table) -> float:
         return sum(self.seconds[name] * count for name, count in running(table).items())
@@ -121,6 +126,16 @@ def test_rules_that_cost_time_are_told() -> None:
     assert judged is not None
     assert judged.losers == {"bad"}
     assert [step.rule for step in judged.best.state.trace] == ["idle"]
+
+
+def test_where_the_machine_is_too_unsteady_to_tell_rules_stay() -> None:
+    choice = selection({**SECONDS, "Neg": 0.05})
+    choice.unsteady = 0.5
+    judged = choice.judged(walked(choice.rewriter, choice.start, "bad", "idle"))
+    assert judged is not None
+    assert judged.losers == frozenset()
+    assert [step.rule for step in judged.best.state.trace] == ["bad", "idle"]
+    assert choice.best([], walked(choice.rewriter, choice.start, "idle")) != []
 
 
 def test_rules_that_each_gain_next_to_nothing_do_not_all_go() -> None:

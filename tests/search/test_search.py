@@ -257,7 +257,7 @@ def test_a_constant_too_large_to_fold_matches_no_value_condition() -> None:
 
 
 def test_places_where_work_would_be_done_twice_are_a_move_of_their_own() -> None:
-    """Of two normalised convolutions one is read elsewhere too: scaling its weights would keep it beside the new one."""
+    """Of two like places one holds a value that is read elsewhere too: it would stay beside what replaces it."""
     text = """agraph (float[4] x) => (float[4] p, float[4] q, float[4] r) {
       a = Exp(x) p = Neg(a) b = Tanh(x) q = Neg(b) r = Relu(b) }"""
     rules, view, found = matches(model(text), "rule exp: Neg(Exp(x)) => Abs(x)\nrule tanh: Neg(Tanh(x)) => Abs(x)")

@@ -18,9 +18,10 @@ COMMON = """p = Mul(a, c)
     f2 = Neg(f)"""
 
 
-def names(result: str, rest: str) -> set[str]:
-    """Rules that match somewhere in a graph that computes s = a·c - b·c and then ``rest``."""
-    loaded = load(model(f"agraph {START} {result}) {{\n {COMMON}\n {rest} }}"))
+def names(result: str, rest: str, element: str = "float") -> set[str]:
+    """Rules that match somewhere in a graph that computes s = a·c - b·c and then ``rest``, in this element type."""
+    border = f"{START} {result})".replace("float", element)
+    loaded = load(model(f"agraph {border} {{\n {COMMON}\n {rest} }}"))
     rules, canonical = rewriter(RULES)
     found = rules.all_matches(view_of(loaded, canonical))
     return {match.rule.name for matches in found.values() for match in matches}
@@ -39,6 +40,21 @@ def names(result: str, rest: str) -> set[str]:
 )
 def test_what_is_rounded_later_stays(result: str, rest: str) -> None:
     assert "common" not in names(result, rest)
+
+
+DECIDED = [
+    ("bool[2,3] y", "y = Greater(s, f)"),
+    ("bool[2,3] y", "r = Relu(s) y = Equal(f, r)"),
+    ("int64[1,3] y", "y = ArgMax(s)"),
+    ("int64[1,3] y", "k = Constant<value_ints = [1]>() m = Neg(s) v, y = TopK<axis = 0>(m, k)"),
+]
+
+
+@pytest.mark.parametrize(("result", "rest"), DECIDED)
+def test_what_is_compared_in_half_precision_stays(result: str, rest: str) -> None:
+    assert "common" in names(result, rest)
+    assert "common" not in names(result, rest, "float16")
+    assert "common" in names("float[2,3] y", "y = Relu(s)", "float16")
 
 
 @pytest.mark.parametrize(
