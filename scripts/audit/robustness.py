@@ -29,6 +29,7 @@ import onnx.backend.test.loader as loader
 from rich.console import Console
 from rich.table import Table
 
+from scripts.audit.half_precision import halved
 from scripts.audit.random_models import random_model
 
 BACKEND_KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
@@ -83,9 +84,12 @@ def packaged_models() -> Iterator[Subject]:
 
 
 def random_models(count: int) -> Iterator[Subject]:
-    """The models of the first ``count`` seeds."""
+    """The models of the first ``count`` seeds, every other one in float16 as well."""
     for seed in range(count):
-        yield Subject("random", f"random{seed}", random_model(seed).SerializeToString())
+        model = random_model(seed)
+        yield Subject("random", f"random{seed}", model.SerializeToString())
+        if seed % 2:
+            yield Subject("float16", f"float16-{seed}", halved(model).SerializeToString())
 
 
 def run(subject: Subject, folder: Path, budget_s: float) -> Ending:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 
 import taso_py
+from scripts.audit.half_precision import halved
 from scripts.bench.networks import bert, nasrnn, repvgg_a0
 from taso_py.result import Result
 from tests.helpers.onnx_io_models import model, node, session, value, weight
@@ -30,25 +31,6 @@ def chain(operator: str, *numbers: float) -> onnx.ModelProto:
 
 def kinds(result: Result) -> list[str]:
     return [n.op_type for n in result.model.graph.node]
-
-
-def halved(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The same network in float16 throughout."""
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    del made.graph.value_info[:]
-    for border in (*made.graph.input, *made.graph.output):
-        if border.type.tensor_type.elem_type == TensorProto.FLOAT:
-            border.type.tensor_type.elem_type = TensorProto.FLOAT16
-    attributes = [a for n in made.graph.node for a in n.attribute]
-    for tensor in (*made.graph.initializer, *(a.t for a in attributes if a.HasField("t"))):
-        if tensor.data_type == TensorProto.FLOAT:
-            half = numpy_helper.to_array(tensor).astype(np.float16)
-            tensor.CopyFrom(numpy_helper.from_array(half, tensor.name))
-    for attribute in attributes:
-        if attribute.name == "to" and attribute.i == TensorProto.FLOAT:
-            attribute.i = TensorProto.FLOAT16
-    return made
 
 
 def rewritten(proto: onnx.ModelProto) -> Result:
