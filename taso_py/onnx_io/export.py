@@ -123,6 +123,7 @@ class _Export:
             if value in self.values or self._is_replaced(value, index):
                 # Somebody else computes this value now, and has its name.
                 output.name = self.value_names.fresh(f"{output.name}/unused")
+                output.type = output.shape = None  # what was said of it was said of the value that has the name
             else:
                 self.values[value] = output
 

@@ -291,3 +291,15 @@ def loaded_symbol() -> tuple[object, ...]:
 def _at_opset(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     proto.opset_import[0].version = opset
     return proto
+
+
+def test_an_output_that_gets_another_definition_leaves_nothing_said_of_the_old_one() -> None:
+    """One piece of a Split is computed otherwise, and still a graph output: the node keeps a blank in its place."""
+    nodes = [node("Split", "x sizes", "p q", axis=0)]
+    constants = [weight("sizes", [1, 1], np.int64)]
+    before = model(nodes, [value("x", [2])], [value("p", [1]), value("q", [1])], constants)
+    r = Rewrite(before)
+    r.bind("p", op("Slice", axes=(0,), starts=(0,), ends=(1,), steps=(1,)), r["x"])
+    proto = r.export()  # which asks for the contract
+    assert sorted(kinds(proto)) == ["Slice", "Split"]
+    same(before, proto, {"x": normal(2)})
