@@ -147,9 +147,10 @@ class Rewriter:
     def groups(self, view: View, matches: Matches) -> list[list[Match]]:
         """Matches grouped by rule, choices and whether they leave what they look through: one sweep each."""
         groups: dict[Hashable, list[Match]] = {}
+        leaves = _leaving_inner(view)
         for root in matches:
             for match in matches[root]:
-                groups.setdefault((match.rule.name, match.choice, _leaves_inner(view, match)), []).append(match)
+                groups.setdefault((match.rule.name, match.choice, leaves(match)), []).append(match)
         return list(groups.values())
 
     def classes(self, matches: Iterable[Match]) -> list[list[Match]]:
@@ -165,7 +166,7 @@ class Rewriter:
         Further rounds take the rule's matches near what the round before made.
         """
         log = _Log()
-        leaves = _leaves_inner(view, matches[0])
+        leaves = _leaving_inner(view)(matches[0])
         for _ in range(rounds):
             before = len(log.sites)
             after = self._round(view, matches, log)
@@ -175,7 +176,8 @@ class Rewriter:
             if len(log.sites) == before or not smaller:
                 break
             found = self._same_rule(view, matches[0], sorted(_near(view, changed)))
-            matches = [m for m in found if _leaves_inner(view, m) == leaves]
+            leaving = _leaving_inner(view)
+            matches = [m for m in found if leaving(m) == leaves]
             if not matches:
                 break
         return Moved(view, tuple(log.sites), tuple(log.tidied), tuple(log.applied)) if log.sites else None
@@ -253,10 +255,16 @@ class Rewriter:
         return None
 
 
-def _leaves_inner(view: View, match: Match) -> bool:
+def _leaving_inner(view: View) -> Callable[[Match], bool]:
     """Whether something that a match looks through is used elsewhere too: it stays, and its work may be done twice."""
-    inner = match.used.difference(match.outputs, view.values.constant)
-    return any(v in view.table.outputs or any(u not in match.used for u in view.users.get(v, ())) for v in inner)
+    outputs, constant = frozenset(view.table.outputs), view.values.constant
+
+    def leaves(match: Match) -> bool:
+        inner = match.used.difference(match.outputs, constant)
+        users = (u for v in inner for u in view.users.get(v, ()))
+        return not outputs.isdisjoint(inner) or any(u not in match.used and u not in constant for u in users)
+
+    return leaves
 
 
 def _joins(view: View, match: Match) -> tuple[int, int] | None:
