@@ -37,7 +37,7 @@ class Folder:
     tensors: Mapping[int, ir.TensorProtocol]
     _: KW_ONLY
     out_of_range: set[int] = field(default_factory=set)
-    """Ids whose folded value is NaN, infinite or next to zero in its element type, although all sources are finite."""
+    """Ids whose folded numbers are too large or too small for their element type, although all sources are finite."""
     _keys: dict[tuple[Operator, tuple[int, ...]], int] = field(default_factory=dict)
     _memo: OrderedDict[int, Array] = field(default_factory=OrderedDict)
     _bytes: int = 0
@@ -201,10 +201,15 @@ def _loop_length(meaning: Scalar) -> float:
 
 
 def _in_range(exact: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether the largest number, zero or not, is one that ``dtype`` holds with all its digits."""
+    """Whether the largest number, zero or not, is one that ``dtype`` holds with all its digits.
+
+    What is no number (the root of a negative variance) is none in the original either, and says nothing of the range.
+    """
     if not exact.size:
         return True
     peak = max(float(exact.max()), -float(exact.min()))
+    if not np.isfinite(peak):
+        peak = float(np.abs(exact, where=np.isfinite(exact), out=np.zeros(exact.shape)).max())
     limits = np.finfo(dtype)
     return peak == 0 or bool(limits.smallest_normal <= peak <= limits.max)
 
