@@ -6,7 +6,7 @@ Data that is quantised already lies on such values, random inputs of a check nev
 rewrites that copy elements.
 
 Comparisons, ArgMax and TopK tie only where two computed floats are equal; those are left to the check.  In float16,
-which has 2048 numbers between one power of two and the next, equal ones are no accident: there they count as roundings.
+which has 1024 numbers between one power of two and the next, equal ones are no accident: there they count as roundings.
 """
 
 from __future__ import annotations
