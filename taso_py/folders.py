@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,3 +96,17 @@ def _remove(folder: Path, lock: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         os.close(lock)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process at a time is within this for the same folder; all may be where files cannot be locked."""
+    if fcntl is None:
+        yield
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)

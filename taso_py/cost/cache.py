@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 
 from taso_py.errors import OutputError, UsageError
 from taso_py.files import write_text
+from taso_py.folders import alone
 
 logger = logging.getLogger(__name__)
 
@@ -292,20 +293,22 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 def _move_aside(path: Path) -> None:
     """Rename a damaged file, unless another process has put a sound one in its place meanwhile."""
-    try:
-        _connect(path).close()
-    except sqlite3.DatabaseError as error:
-        if not _is_damage(error):
-            raise
-    else:
-        if _is_sound(path):
+    with alone(path.parent):
+        try:
+            _connect(path).close()
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+        else:
+            if _is_sound(path):
+                return
+        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+        # Before the file: a journal that is there afterwards is that of another process's new file.
+        path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+        try:
+            path.replace(aside)
+        except FileNotFoundError:  # another process was quicker
             return
-    aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-    try:
-        path.replace(aside)
-    except FileNotFoundError:  # another process was quicker
-        return
-    path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
     logger.warning("cache %s was damaged: moved to %s, a new one is started", path, aside.name)
 
 
