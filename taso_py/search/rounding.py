@@ -22,16 +22,21 @@ from taso_py.search.view import View
 _NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike"})
 _HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
+_HALF = "float16"
+_OF_SIZES = ("Shape", "Size")
+"""Operators that look at no element."""
 
 
 def rounded_later(view: View, values: Sequence[int]) -> bool:
     """Whether one of the values reaches, through floats, an operator that rounds to whole numbers."""
-    if not any(_rounds(view, v) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
+    # What is cast before it is compared ties as often.
+    half = any(view.table.type(v).dtype == _HALF for v in values)
+    if not any(_rounds(view, v, half) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
         return False
     stack, seen = [v for v in values if _is_float(view.table.type(v))], set(values)
     while stack:
         for user in _users(view, stack.pop()):
-            if _rounds(view, user):
+            if _rounds(view, user, half):
                 return True
             if user not in seen and _is_float(view.table.type(user)):
                 seen.add(user)
@@ -45,17 +50,19 @@ def _users(view: View, value: int) -> Iterable[int]:
     yield from (owner for owner, _ in view.owners.get(value, ()))
 
 
-def _rounds(view: View, value: int) -> bool:
+def _rounds(view: View, value: int, half: bool) -> bool:
     node = view.table.nodes.get(value)
     if node is None or value in view.values.constant:
         return False
-    return rounds(node, view.table.type(value)) or _decides(view, node, view.table.type(value))
+    return rounds(node, view.table.type(value)) or _decides(view, node, view.table.type(value), half)
 
 
-def _decides(view: View, node: Node, result: TensorType) -> bool:
-    """Whether a node makes truth values or indices of float16; an unknown operator may."""
-    halves = any(i is not None and view.table.type(i).dtype == "float16" for i in node.inputs)
-    return halves and result.dtype in INTEGERS | {"bool", NO_TYPE.dtype}
+def _decides(view: View, node: Node, result: TensorType, half: bool) -> bool:
+    """Whether a node makes truth values or indices of float16, or of what came from it; an unknown operator may."""
+    if isinstance(node.operator, Opaque) and node.operator.op_type in _OF_SIZES:
+        return False
+    half = half or any(i is not None and view.table.type(i).dtype == _HALF for i in node.inputs)
+    return half and result.dtype in INTEGERS | {"bool", NO_TYPE.dtype}
 
 
 def rounds(node: Node, result: TensorType) -> bool:

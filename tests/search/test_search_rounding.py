@@ -50,6 +50,20 @@ DECIDED = [
 ]
 
 
+def test_half_precision_that_is_cast_before_it_is_compared_stays_too() -> None:
+    rest = "w = Cast<to = 1>(s) y = ArgMax(w)"
+    assert "common" in names("int64[1,3] y", rest)
+    assert "common" not in names("int64[1,3] y", rest, "float16")
+
+
+def test_sizes_are_no_decision() -> None:
+    border = START.replace("float[2,3]", "float16[n,3]").replace("float c", "float16 c")
+    loaded = load(model(f"agraph {border} int64[2] y) {{\n {COMMON}\n y = Shape(s) }}"))
+    rules, canonical = rewriter(RULES)
+    found = rules.all_matches(view_of(loaded, canonical))
+    assert {m.rule.name for ms in found.values() for m in ms} == {"common"}
+
+
 @pytest.mark.parametrize(("result", "rest"), DECIDED)
 def test_what_is_compared_in_half_precision_stays(result: str, rest: str) -> None:
     assert "common" in names(result, rest)
