@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -35,6 +35,24 @@ class RuleReport:
     status: str
     sites: int
     gain: float | None
+    _: KW_ONLY
+    places: tuple[str, ...] = ()
+    """The values of the original that were replaced, by their ONNX names; for what was replaced once more, those that
+    are computed from it."""
+    law: str = ""
+    """The rule's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputError:
+    """How far one output of the result was from the original's on one set of inputs, at ORT_DISABLE_ALL."""
+
+    inputs: str
+    """The kind of inputs and their sizes: "negative at x=2,3"."""
+    output: str
+    relative: float
+    """max|y-y'| / max|y|."""
+    absolute: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +172,12 @@ class Result:
     """Why the model was not improved; None where it was."""
     profile: ModelProfile | None = None
     """Where the original's time goes; None where nothing was timed."""
+    profile_after: ModelProfile | None = None
+    """Where the result's time goes; None for a result that is the original, and where there is no `profile`."""
+    rounds_ms: tuple[tuple[float, float], ...] = ()
+    """The paired rounds of the confirmation: medians of the original and of the result, summed over the workloads."""
+    errors: tuple[OutputError, ...] = ()
+    """One for each set of inputs and output that was compared."""
     stop_reason: str
     elapsed_s: float
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -234,6 +258,9 @@ JSON_FIELDS = (
         "raced",
         "reason",
         "profile",
+        "profile_after",
+        "rounds_ms",
+        "errors",
         "stop_reason",
         "elapsed_s",
         "phases_s",

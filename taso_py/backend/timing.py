@@ -41,6 +41,8 @@ class Confirmation:
     after_ms: float
     rounds: int
     workloads: tuple[Interval, ...]
+    rounds_ms: tuple[tuple[float, float], ...] = ()
+    """Before and after of each round, summed over the workloads."""
     delayed: int = 0
     """Rounds that did not count, because other processes had the CPUs."""
 
@@ -164,12 +166,14 @@ def _open_pair(worker: Worker, original: ModelRef, winner: ModelRef, *, reverse:
 def _confirmation(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:
     ratios = [[row[i] / row[i + 1] for i in range(0, len(row), 2)] for row in pairs]
     total = bootstrap_interval([geometric_mean(row) for row in ratios], seed=seed)
+    summed = tuple((1000 * sum(row[::2]), 1000 * sum(row[1::2])) for row in pairs)
     return Confirmation(
         speedup=total.median,
         low=total.low,
         high=total.high,
-        before_ms=1000 * median([sum(row[::2]) for row in pairs]),
-        after_ms=1000 * median([sum(row[1::2]) for row in pairs]),
+        before_ms=median([before for before, _ in summed]),
+        after_ms=median([after for _, after in summed]),
         rounds=len(pairs),
+        rounds_ms=summed,
         workloads=tuple(bootstrap_interval(column, seed=seed) for column in zip(*ratios, strict=True)),
     )

@@ -15,6 +15,8 @@ class CaseResult:
     label: str
     relative: float
     absolute: float
+    outputs: tuple[Deviation, ...] = field(default=(), repr=False)
+    """Of each output whose values are not random in the original."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,8 @@ class CandidateTrial:
     def _judge(self, case: OracleCase, found: Sequence[Deviation]) -> None:
         stable = self._stable(found)
         largest = max((one.relative for one in stable), default=0.0)
-        self.cases.append(CaseResult(case.label, largest, max((one.absolute for one in stable), default=0.0)))
+        farthest = max((one.absolute for one in stable), default=0.0)
+        self.cases.append(CaseResult(case.label, largest, farthest, tuple(stable)))
         for one in stable:
             tolerance = self._tolerance(one)
             share = one.relative / tolerance if tolerance > 0 else (math.inf if one.relative > 0 else 0.0)

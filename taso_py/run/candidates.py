@@ -24,7 +24,7 @@ from taso_py.onnx_io.artifact import RewrittenModel
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, folded_weights, serialize
 from taso_py.onnx_io.load import Loaded
-from taso_py.result import Rejection, RuleReport
+from taso_py.result import Rejection
 from taso_py.rules.rule import RuleSet
 from taso_py.search.state import Found, State, TraceStep
 
@@ -197,29 +197,6 @@ def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:
         if all(state.table.nodes != known.table.nodes for known in distinct):
             distinct.append(state)
     return distinct[:limit]
-
-
-def rule_reports(state: State, rules: RuleSet, start: float) -> tuple[RuleReport, ...]:
-    """Rules of a trace with their sites and their share of the original's cost, in the order of first use.
-
-    Rules that only tidied up after moves follow; they are part of the moves' gains and have none of their own.
-    """
-    sites: dict[str, int] = {}
-    gains: dict[str, float] = {}
-    tidied: dict[str, int] = {}
-    for step in state.trace:
-        sites[step.rule] = sites.get(step.rule, 0) + len(step.sites)
-        gains[step.rule] = gains.get(step.rule, 0.0) + (step.before - step.after) / start
-        for site in step.tidied:
-            tidied[site.rule] = tidied.get(site.rule, 0) + 1
-    counts = [*sites.items(), *((name, count) for name, count in tidied.items() if name not in sites)]
-    return tuple(_rule_report(name, count, gains.get(name), rules) for name, count in counts)
-
-
-def _rule_report(name: str, sites: int, gain: float | None, rules: RuleSet) -> RuleReport:
-    plain = (name, name.removesuffix("-reversed"))
-    rule = next((r for r in rules if r.name in plain), None)
-    return RuleReport(name, rule.id if rule else "", rule.status if rule else "", sites, gain)
 
 
 @contextmanager

@@ -10,10 +10,12 @@ import onnx_ir
 from taso_py.backend.runtime import cpu_name
 from taso_py.backend.timing import Confirmation
 from taso_py.certificate.record import Trail
+from taso_py.check.report import CheckReport
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
 from taso_py.onnx_io.load import Loaded
-from taso_py.result import Reason, ReasonCode, Result
-from taso_py.run.candidates import Candidate, rule_reports
+from taso_py.result import OutputError, Reason, ReasonCode, Result
+from taso_py.run.candidates import Candidate
+from taso_py.run.rewrites import rule_reports
 from taso_py.run.run import Run
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.state import Found, State
@@ -70,7 +72,8 @@ def rewritten(
         tolerance=report.tolerance,
         nodes_after=len(made.model.graph),
         flops_after=int(job.roofline.flops(state.table)),
-        rules=rule_reports(state, job.library.all(), start),
+        rules=rule_reports(state, job.setting.loaded.table, job.library.all(), start),
+        errors=_errors(report),
         notes=(*job.setting.notes, *report.warnings),
         evidence=_evidence(job, winner.state, made.model),
     )
@@ -83,6 +86,15 @@ def rewritten(
         speedup_high=confirmed.high,
         latency_before_ms=confirmed.before_ms,
         latency_after_ms=confirmed.after_ms,
+        rounds_ms=confirmed.rounds_ms,
+    )
+
+
+def _errors(report: CheckReport) -> tuple[OutputError, ...]:
+    return tuple(
+        OutputError(inputs=case.label, output=one.output, relative=one.relative, absolute=one.absolute)
+        for case in report.cases
+        for one in case.outputs
     )
 
 

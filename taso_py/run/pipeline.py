@@ -13,6 +13,7 @@ import onnx
 
 from taso_py.backend.client import Worker
 from taso_py.backend.pool import WorkerPool, lent
+from taso_py.backend.protocol import ModelRef
 from taso_py.backend.race import RaceResult, race
 from taso_py.backend.timing import Confirmation, Unconfirmed, confirm
 from taso_py.check.check import Checker
@@ -20,6 +21,7 @@ from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
 from taso_py.cost.cache import proofs_path
 from taso_py.errors import ModelError, OutputError, WorkerError
+from taso_py.graph.table import Table
 from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
@@ -89,7 +91,7 @@ def _run(job: Run) -> Result:
     if refusal is not None:
         return refusal
     if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
-        job.profile = _profiled(job)
+        job.profile = _profiled(job, job.setting.reference, job.setting.loaded.table)
         job.clock.lap("profile")
     with work_folder() as folder, _checker(job) as checker:
         workshop = _workshop(job, checker, folder)
@@ -98,12 +100,24 @@ def _run(job: Run) -> Result:
     return result
 
 
-def _profiled(job: Run) -> ModelProfile | None:
-    """Where the original's time goes; None where ONNX Runtime cannot tell."""
-    setting = job.setting
+def _profiled(job: Run, model: ModelRef, table: Table) -> ModelProfile | None:
+    """Where a model's time goes; None where ONNX Runtime cannot tell."""
     try:
-        return profile(job.worker, setting.reference, setting.feeds[0], setting.loaded.table, job.roofline)
+        return profile(job.worker, model, job.setting.feeds[0], table, job.roofline)
     except (ModelError, WorkerError):
+        return None
+
+
+def _profile_after(job: Run, winner: Candidate) -> ModelProfile | None:
+    """Where the winner's time goes, if that was asked of the original; a signal keeps the winner without it."""
+    if job.profile is None:
+        return None
+    job.progress.phase("profile")
+    try:
+        job.stop.leave()
+        return _profiled(job, winner.reference, winner.state.table)
+    except Interrupted:
+        job.worker.stop()  # its answer may still be on the way
         return None
 
 
@@ -296,8 +310,9 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
     confirmation = _confirmed(job, winner)
     if isinstance(confirmation, Unconfirmed) or not confirmation.improves(job.options.min_gain):
         return told(unchanged(job, found.reason.value, *not_confirmed(job, confirmation)))
+    after = _profile_after(job, winner)
     job.stop.keep()
-    return told(rewritten(job, winner, workshop.rebuilt(winner), found, confirmation))
+    return replace(told(rewritten(job, winner, workshop.rebuilt(winner), found, confirmation)), profile_after=after)
 
 
 def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
@@ -318,7 +333,7 @@ def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
         job.setting.reference,
         winner.reference,
         job.setting.feeds,
-        deadline=time.monotonic() + max(1.0, job.clock.left()),
+        deadline=time.monotonic() + max(1.0, job.clock.left() - job.clock.phases.get("profile", 0.0)),
         rounds=_CONFIRM_ROUNDS,
         seed=job.options.seed,
     )

@@ -257,6 +257,8 @@ def test_confirmation_pairs_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.speedup == pytest.approx(1.25)
     assert (found.low, found.high) == pytest.approx((1.25, 1.25))
     assert found.before_ms == pytest.approx(1000 * (1 + 7 / 12))
+    assert len(found.rounds_ms) == 13
+    assert all(before == pytest.approx(1.25 * after) for before, after in found.rounds_ms)
     assert found.improves()
     assert [made[0].names[i] for i in range(1, 7)] == [
         *("original", "winner"),

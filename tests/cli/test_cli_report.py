@@ -41,7 +41,7 @@ IMPROVED = Result(
     flops_before=8_500_000_000,
     flops_after=9_100_000_000,
     rules=(
-        RuleReport("merge_groups", "ab12", "tested", 12, 0.081),
+        RuleReport("merge_groups", "ab12", "tested", 12, 0.081, places=("stem/conv",), law="rule merge_groups: ..."),
         RuleReport("fold", "cd", "proved", 1, None),
     ),
     rejected=(Rejection("bad|rule", "ef", "<node>", "max error 3e-1", Path("bad.onnx")),),
@@ -123,6 +123,8 @@ def test_json_holds_plain_values() -> None:
         "status": "tested",
         "sites": 12,
         "gain": 0.081,
+        "places": ["stem/conv"],
+        "law": "rule merge_groups: ...",
     }
     assert fields["shapes"] == [{"x": [1, 3, 224, 224]}]
     assert fields["rejected"][0]["reproduction"] == "bad.onnx"

@@ -15,6 +15,7 @@ import taso_py
 from scripts.bench.networks import mobileone_s0, nasrnn
 from taso_py.errors import MismatchError, ModelError, RuleError, UsageError
 from taso_py.rules.coverage import DEFINED
+from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
 from taso_py.stop import StopFlag
 from tests.helpers.graphs import model
@@ -52,6 +53,21 @@ def test_mobileone_becomes_one_convolution_per_block() -> None:
     assert result.max_rel_error is not None
     assert result.tolerance is not None
     assert result.max_rel_error <= result.tolerance
+
+
+def test_every_place_is_a_value_of_the_original_and_every_error_one_of_an_output() -> None:
+    proto = nasrnn(steps=3, hidden=32)
+    result = taso_py.optimize(proto, race=False)
+    named = {name for node in proto.graph.node for name in node.output}
+    for rule in result.rules:
+        assert rule.places
+        assert set(rule.places) <= named
+        assert [found.id for found in parse_rules(rule.law, "law")] == [rule.id]
+    products = {node.output[0] for node in proto.graph.node if node.op_type == "MatMul"}
+    sums = {n.output[0] for n in proto.graph.node if n.op_type == "Add" and set(n.input) <= products}
+    assert {place for rule in result.rules if rule.name == "matmul-sum-joined" for place in rule.places} == sums
+    assert {error.output for error in result.errors} == {value.name for value in proto.graph.output}
+    assert max(error.relative for error in result.errors) == result.max_rel_error
 
 
 def test_nasrnn_batches_the_input_half_of_all_steps() -> None:
