@@ -6,7 +6,7 @@ The functions are those of `taso_py.api`, which alone has `check` and `generate`
 
 from __future__ import annotations
 
-from taso_py.api import bench, certify, derive, inspect, optimize, rank, verify
+from taso_py.api import apply, bench, certify, derive, inspect, optimize, rank, verify
 from taso_py.options import Options
 from taso_py.result import Result, RuleReport
 from taso_py.version import VERSION
@@ -16,6 +16,7 @@ __all__ = [
     "Result",
     "RuleReport",
     "__version__",
+    "apply",
     "bench",
     "certify",
     "derive",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from taso_py.errors import UsageError
 from taso_py.options import (
+    ApplyOptions,
     BenchOptions,
     CacheOptions,
     CertifyOptions,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from taso_py.check.report import CheckReport
     from taso_py.cost.cache import Cache
     from taso_py.prove.verdict import Proved
+    from taso_py.report.application import Application
     from taso_py.report.benchmark import Benchmark
     from taso_py.report.derivation import Derivation
     from taso_py.report.generation import Generated
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from taso_py.rules.rule import Rule
 
 __all__ = [
+    "apply",
     "bench",
     "certify",
     "check",
@@ -91,6 +94,21 @@ def optimize(
     from taso_py.run import pipeline
 
     return pipeline.optimize(_model(model), settled, progress=progress or SilentProgress(), stop=_flag(stop))
+
+
+def apply(model: Model, decisions: File, options: ApplyOptions | None = None, **fields: Any) -> Application:
+    """Make the steps again that an earlier run decided on (`Result.save_decisions`), without searching or timing.
+
+    The same model gives the same bytes on any machine.  Nothing that the file says is believed: every law is proved or
+    on record, every condition decided on the weights at hand, and the outputs are compared as by `optimize`.  Raises
+    DecisionsError for a step that does not hold, unless ``partial``, MismatchError where outputs differ, UsageError for
+    a file without decisions.  Writes nothing: `Application.save` does.
+    """
+    settled = chosen(ApplyOptions, options, fields)
+    from taso_py.run import apply as run
+
+    (file,) = _files("decisions", [decisions])
+    return run.apply(_model(model), file, settled)
 
 
 def check(first: Model, second: Model, options: CheckOptions | None = None, **fields: Any) -> CheckReport:

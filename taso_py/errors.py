@@ -38,6 +38,16 @@ class CertificateError(SuperoptError):
         super().__init__(" ".join(message.split()))
 
 
+class DecisionsError(SuperoptError):
+    """Decisions do not hold for a model, or use a rule that may not rewrite."""
+
+    exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        # As above.
+        super().__init__(" ".join(message.split()))
+
+
 class UsageError(SuperoptError):
     """An option, argument or input file of the user's contradicts itself or the model."""
 

@@ -148,6 +148,22 @@ def require_model_file(path: Path) -> None:
         raise ModelError(f"cannot read {path}: {_reason(error)}") from error
 
 
+def read_text(path: Path, *, most: int) -> str:
+    """The text of a regular file of at most so many bytes, links followed; UsageError for any other.
+
+    ValueError where it is no UTF-8.
+    """
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # to open a FIFO would wait for ever, and a device has no end
+            raise UsageError(f"{path} is not a regular file: name one")
+        if about.st_size > most:
+            raise UsageError(f"{path} is too long: {about.st_size} bytes, and {most} are the most that are read")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {_reason(error)}") from error
+
+
 def load_arrays(files: Mapping[str, Path]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     """The arrays of ``.npy`` files by input name; UsageError for files without one; pickles are refused."""
     import numpy as np

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
-from taso_py.errors import SpeedupNotReachedError, SuperoptError
-from taso_py.files import write_atomically, write_text
-from taso_py.onnx_io.artifact import Artifact
+from taso_py.errors import SpeedupNotReachedError
+from taso_py.finished import FinishedModel
 from taso_py.version import VERSION
-
-if TYPE_CHECKING:
-    import onnx
 
 SCHEMA = "superopt.result/1"
 
@@ -130,16 +125,8 @@ class RacedCandidate:
     failure: str | None = None
 
 
-class Evidence(Protocol):
-    """What leads from the original to the result; written down on demand."""
-
-    def certificate(self, optimised: Path | onnx.ModelProto) -> str:
-        """The text of a certificate for the result, which stands in this file or is this proto."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(FinishedModel):
     """The outcome of one optimisation: `to_json` holds the figures, `model` and `save` the model itself.
 
     Times in milliseconds are medians of the confirmation run, `speedup` is the median of the paired ratios
@@ -188,47 +175,23 @@ class Result:
     cpu: str
     ort_version: str
     seed: int
-    output: Path | None = None
-    output_sha256: str | None = None
     notes: tuple[str, ...] = ()
     """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
-    artifact: Artifact = field(repr=False)
-    evidence: Evidence | None = field(default=None, repr=False)
-    """What leads to the model, for `save_certificate`."""
-    sources: tuple[Path, ...] = field(default=(), repr=False)
-    """MODEL and its external data: files that `save` must never overwrite."""
-
-    @property
-    def model(self) -> onnx.ModelProto:
-        """The resulting model, all weights inside; built on every access."""
-        return self.artifact.proto()
 
     @property
     def changed(self) -> bool:
         """Whether the resulting model differs from the one given."""
         return bool(self.rules)
 
-    def save(self, path: str | Path, *, force: bool = False) -> Result:
-        """Write the model atomically, external data to ``<path>.data`` first; self with `output` filled.
-
-        Raises OutputError; a file that exists is overwritten only by `force`, the input model never.
-        """
-        target = Path(path)
-        write_atomically(target, lambda folder: self.artifact.write(folder, target), sources=self.sources, force=force)
-        with target.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return dataclasses.replace(self, output=target, output_sha256=digest)
-
-    def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
-        """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
+    def save_decisions(self, path: str | Path, *, force: bool = False) -> None:
+        """Write what was decided, for `taso_py.apply`, with what was measured for whoever reviews it.
 
         Raises OutputError like `save`.
         """
-        if self.evidence is None:
-            raise SuperoptError("this result holds nothing that a certificate could be made from")
-        text = self.evidence.certificate(self.output or self.model)
-        kept = (*self.sources, *([self.output] if self.output is not None else []))
-        write_text(Path(path), text, sources=kept, force=force)
+        self._write_beside(path, self._evidence().decisions(self._measured()), force=force)
+
+    def _measured(self) -> dict[str, Any]:
+        return {name: plain(getattr(self, name)) for name in _MEASURED}
 
     def require_speedup(self, minimum: float) -> None:
         """Raise SpeedupNotReachedError unless the lower bound of the confirmed speed-up is at least `minimum`."""
@@ -248,6 +211,12 @@ class Result:
         """One JSON object; figures that are not finite or were not measured are null."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+
+_MEASURED = (
+    *("improved", "speedup", "speedup_low", "speedup_high", "max_rel_error", "tolerance"),
+    *("ep", "threads", "shapes", "cpu", "ort_version"),
+)
+"""What decisions say of the run that made them."""
 
 JSON_FIELDS = (
     *("input", "output", "output_sha256", "improved", "speedup", "speedup_low", "speedup_high"),

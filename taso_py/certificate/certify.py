@@ -26,10 +26,9 @@ from taso_py.certificate.digest import digest, leads_to
 from taso_py.certificate.document import Certificate, Law, read
 from taso_py.certificate.laws import Prover, judged, require_used
 from taso_py.certificate.numeric import Inputs, require_agreement
-from taso_py.certificate.replay import Replayed
+from taso_py.certificate.replay import Replayed, require_whole
 from taso_py.certificate.validity import require_valid
 from taso_py.errors import CertificateError, UsageError
-from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import artifact, export, folded_weights
@@ -149,8 +148,8 @@ def _replayed(
     if loaded.unsupported is not None:
         raise CertificateError(f"the original can only be returned unchanged: {loaded.unsupported}")
     replay = Replayed(loaded, laws)
-    model = replay.run(document)
-    _require_whole(loaded, model)
+    model = replay.run(document.steps)
+    require_whole(loaded, model)
     exported = export(loaded, model, provenance=document.metadata)
     folded = folded_weights(exported)
     _require_weights(document, describe.weights(replay.labels, loaded.values, folded))
@@ -176,10 +175,3 @@ def _require_weights(document: Certificate, computed: Mapping[str, str]) -> None
     unlike = describe.difference(document.weights, computed, "weight")
     if unlike is not None:
         raise CertificateError(unlike)
-
-
-def _require_whole(loaded: Loaded, table: Table) -> None:
-    """Whatever the table reads is computed in it, or is a source of the original."""
-    for value in table.reachable():
-        if value not in table.nodes and (value in loaded.table.nodes or value not in loaded.values.names):
-            raise CertificateError("the steps leave a value that nothing computes")

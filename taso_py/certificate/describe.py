@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from taso_py.certificate.document import CertifiedSubstitution, Look, MatchPlace
+from taso_py.certificate.document import CertifiedStep, CertifiedSubstitution, Look, MatchPlace
 from taso_py.graph.sizes import Expression
 from taso_py.graph.table import Node, Table, Values
 from taso_py.rules.rule import Rule
 from taso_py.rules.unify import Binding
 from taso_py.search.matcher import Match
 from taso_py.search.view import Expansion, View
+
+_NEW = re.compile(r"#(\d{1,9})")
 
 
 @dataclass(slots=True)
@@ -49,6 +52,30 @@ class Labels:
             self.labels[value] = f"#{self.count}"
             self.ids[f"#{self.count}"] = value
         return self.labels[value]
+
+    def count_on(self, labels: Iterable[str]) -> None:
+        """New values get other labels than these."""
+        found = (_NEW.fullmatch(label) for label in labels)
+        self.count = max([self.count, *(int(new[1]) for new in found if new)])
+
+    def name_as(self, definitions: Mapping[str, str], nodes: Mapping[int, Node]) -> None:
+        """Values without a label get those under which ``definitions`` have their nodes; the others, fresh ones."""
+        meant = {text: label for label, text in definitions.items() if label not in self.ids}
+        waiting = [value for value in nodes if value not in self.labels]
+        while waiting:
+            left = []
+            for value in waiting:
+                known = all(i is None or i in self.labels for i in nodes[value].inputs)
+                label = meant.pop(self.node(nodes[value]), None) if known else None
+                if label is None:
+                    left.append(value)
+                else:
+                    self.labels[value], self.ids[label] = label, value
+            if len(left) == len(waiting):
+                break
+            waiting = left
+        for value in waiting:
+            self[value]
 
     def node(self, node: Node) -> str:
         """A definition: the operator with its attributes, then its operands."""
@@ -109,10 +136,26 @@ def place(labels: Labels, view: View, match: Match) -> MatchPlace:
     return MatchPlace(tuple(labels[o] for o in match.outputs), inside, _substitution(labels, match.binding))
 
 
-def changes(labels: Labels, before: Table, after: Table) -> dict[str, str]:
+def changed(before: Table, after: Table) -> dict[int, Node]:
     """The definitions that are new in a table."""
-    changed = {v: n for v, n in after.nodes.items() if before.nodes.get(v) != n}
-    return {labels[v]: labels.node(n) for v, n in changed.items()}
+    return {v: n for v, n in after.nodes.items() if before.nodes.get(v) != n}
+
+
+def changes(labels: Labels, before: Table, after: Table) -> dict[str, str]:
+    """The same in words."""
+    return {labels[v]: labels.node(n) for v, n in changed(before, after).items()}
+
+
+def step(labels: Labels, view: View, matches: Sequence[Match], after: Table) -> tuple[CertifiedStep, tuple[Rule, ...]]:
+    """A whole step, and the laws that it uses; the order in which new values get their labels is this one."""
+    looks = looked_through(view, matches)
+    described = CertifiedStep(
+        *use_of(matches[0].rule),
+        tuple(look(labels, expansion) for _, expansion in looks),
+        tuple(place(labels, view, match) for match in matches),
+        changes(labels, view.table, after),
+    )
+    return described, tuple(law_of(rule)[0] for rule in (matches[0].rule, *(e.match.rule for _, e in looks)))
 
 
 def weights(labels: Labels, values: Values, folded: Mapping[str, int]) -> dict[str, str]:

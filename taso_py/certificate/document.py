@@ -1,18 +1,25 @@
-"""The certificate as a file: plain records, their JSON, and reading that back without believing any of it."""
+"""Certificates and decisions as files: plain records, their JSON, and reading that back without believing any of it.
+
+Decisions are what a certificate says of the way from the original, without the model that it leads to.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from taso_py.errors import UsageError
+from taso_py.files import read_text
 from taso_py.result import plain
 
 SCHEMA = "superopt.certificate/2"
+DECISIONS_SCHEMA = "superopt.decisions/1"
+MAXIMAL_BYTES = 2**27
+"""No file of ours is longer: the certificate of a network of 5,000 nodes has 10 MB."""
 _WIDTH = 110
 
 T = TypeVar("T")
@@ -55,6 +62,10 @@ class Look:
     substitution: CertifiedSubstitution
     definitions: Mapping[str, str]
 
+    def labels(self) -> Iterator[str]:
+        """Every value that it speaks of by itself; a new one is among them."""
+        yield from (self.value, *self.definitions, *self.substitution.tensors.values())
+
 
 @dataclass(frozen=True, slots=True)
 class MatchPlace:
@@ -63,6 +74,10 @@ class MatchPlace:
     outputs: tuple[str, ...]
     inside: Mapping[str, str]
     substitution: CertifiedSubstitution
+
+    def labels(self) -> Iterator[str]:
+        """As above."""
+        yield from (*self.outputs, *self.inside, *self.inside.values(), *self.substitution.tensors.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,14 @@ class CertifiedStep:
     looks: tuple[Look, ...]
     places: tuple[MatchPlace, ...]
     gives: Mapping[str, str]
+
+    def labels(self) -> Iterator[str]:
+        """As above."""
+        for look in self.looks:
+            yield from look.labels()
+        for place in self.places:
+            yield from place.labels()
+        yield from self.gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +125,25 @@ class Certificate:
         return hashlib.sha256(json.dumps(plain(self), allow_nan=False).encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """The steps that a run decided on, to be made again without measuring; by which laws, and what was assumed.
+
+    ``measured`` is what the run found, for whoever reviews it; nothing is made of it.
+    """
+
+    original: Digest
+    freeze_initializers: bool
+    metadata: Mapping[str, str]
+    measured: Mapping[str, Any]
+    rules: tuple[Law, ...]
+    steps: tuple[CertifiedStep, ...]
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return _text({"schema": DECISIONS_SCHEMA} | plain(self)) + "\n"
+
+
 def _text(value: Any, indent: int = 0) -> str:
     """JSON in which whatever fits on a line stands on one."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -119,20 +161,31 @@ def read(path: Path) -> tuple[Certificate, bool]:
 
     Nothing may stand in it that is not looked at: an unknown field is an error, as is one that stands there twice.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once, parse_constant=_no_such_number)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no certificate: {error}") from None
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise UsageError(f"{path} is no certificate of this version: its schema is not {SCHEMA}")
-    del content["schema"]
+    content = _content(path, "certificate", SCHEMA)
     reader = _Reader(str(path))
     stated = reader.text(content, "sha256")
     del content["sha256"]
     certificate = reader.certificate(content)
     return certificate, stated == certificate.sha256()
+
+
+def read_decisions(path: Path) -> Decisions:
+    """The decisions of a file; `UsageError` where there are none, or a field is unknown or stands there twice."""
+    content = _content(path, "record of decisions", DECISIONS_SCHEMA)
+    return _Reader(str(path)).decisions(content)
+
+
+def _content(path: Path, what: str, schema: str) -> dict[str, Any]:
+    """What a file of this schema holds beside it."""
+    try:
+        text = read_text(path, most=MAXIMAL_BYTES)
+        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_such_number)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no {what}: {error}") from None
+    if not isinstance(content, dict) or content.get("schema") != schema:
+        raise UsageError(f"{path} is no {what} of this version: its schema is not {schema}")
+    del content["schema"]
+    return content
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -164,6 +217,17 @@ class _Reader:
             rules=tuple(r.law(e) for r, e in self.entries(entry, "rules")),
             steps=tuple(r.step(e) for r, e in self.entries(entry, "steps")),
             weights=self.texts(entry, "weights"),
+        )
+
+    def decisions(self, entry: Mapping[str, Any]) -> Decisions:
+        self.only(entry, Decisions)
+        return Decisions(
+            original=self.digest(entry, "original"),
+            freeze_initializers=self.get(entry, "freeze_initializers", bool),
+            metadata=self.texts(entry, "metadata"),
+            measured=self.get(entry, "measured", dict),
+            rules=tuple(r.law(e) for r, e in self.entries(entry, "rules")),
+            steps=tuple(r.step(e) for r, e in self.entries(entry, "steps")),
         )
 
     def digest(self, entry: Mapping[str, Any], name: str) -> Digest:
@@ -217,15 +281,15 @@ class _Reader:
     def get(self, entry: Mapping[str, Any], name: str, kind: type[T]) -> T:
         value = entry.get(name)
         if not isinstance(value, kind):
-            raise UsageError(f"{self.at}: {name} is missing or no {kind.__name__}; write the certificate again")
+            raise UsageError(f"{self.at}: {name} is missing or no {kind.__name__}; write the file again")
         return value
 
     def only(self, entry: Mapping[str, Any], record: type[Any]) -> None:
         """No fields but those of the record."""
         strange = set(entry) - {f.name for f in fields(record)}
         if strange:
-            raise UsageError(f"{self.at}: {min(strange)} is no field of a certificate; write the certificate again")
+            raise UsageError(f"{self.at}: {min(strange)} is no field of such a file; write the file again")
 
     def demand(self, holds: bool, name: str, what: str) -> None:
         if not holds:
-            raise UsageError(f"{self.at}: {name} holds something else than {what}; write the certificate again")
+            raise UsageError(f"{self.at}: {name} holds something else than {what}; write the file again")

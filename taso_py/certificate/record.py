@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -11,7 +13,7 @@ import onnx_ir as ir
 from taso_py.certificate import describe
 from taso_py.certificate.describe import Labels
 from taso_py.certificate.digest import digest
-from taso_py.certificate.document import Certificate, CertifiedStep, Law
+from taso_py.certificate.document import Certificate, CertifiedStep, Decisions, Law
 from taso_py.errors import SuperoptError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.contract import PROVENANCE
@@ -38,21 +40,72 @@ class Trail:
 
     def certificate(self, optimised: Path | onnx.ModelProto) -> str:
         """The certificate's text; without steps when the result is the original."""
+        return self._way().certificate(optimised)
+
+    def decisions(self, measured: Mapping[str, Any]) -> str:
+        """The text of the decisions; ``measured`` is for whoever reviews them."""
+        return self._way().decisions(measured)
+
+    def _way(self) -> Way:
         made = _Record(self)
         model = made.walk()
         if self.table is not None and model.nodes != self.table.nodes:
             raise SuperoptError("the steps on record do not lead to the model that was written; please report this")
+        return Way(
+            source=self.source,
+            loaded=self.loaded,
+            exported=self.exported,
+            freeze_initializers=self.freeze_initializers,
+            labels=made.labels,
+            laws=made.laws,
+            steps=tuple(made.steps),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The steps from the original to ``exported``, described; without it, the original itself."""
+
+    source: Path | onnx.ModelProto
+    loaded: Loaded
+    exported: ir.Model | None
+    freeze_initializers: bool
+    labels: Labels = field(default_factory=lambda: Labels({}))
+    laws: Mapping[str, Rule] = field(default_factory=dict)
+    """By id, in the order of their first use."""
+    steps: tuple[CertifiedStep, ...] = ()
+
+    def certificate(self, optimised: Path | onnx.ModelProto) -> str:
+        """The certificate's text; without steps when the result is the original."""
         folded = folded_weights(self.exported) if self.exported is not None else {}
-        metadata = self.exported.metadata_props if self.exported is not None else {}
         return Certificate(
             original=digest(self.source),
             optimised=digest(optimised),
             freeze_initializers=self.freeze_initializers,
-            metadata={key: text for key, text in metadata.items() if key.startswith(PROVENANCE)},
-            rules=tuple(Law(law.id, law.name, law.text()) for law in made.laws.values()),
-            steps=tuple(made.steps),
-            weights=describe.weights(made.labels, self.loaded.values, folded),
+            metadata=self._metadata(),
+            rules=self.rules(),
+            steps=self.steps,
+            weights=describe.weights(self.labels, self.loaded.values, folded),
         ).to_json()
+
+    def decisions(self, measured: Mapping[str, Any]) -> str:
+        """The text of the decisions; ``measured`` is for whoever reviews them."""
+        return Decisions(
+            original=digest(self.source),
+            freeze_initializers=self.freeze_initializers,
+            metadata=self._metadata(),
+            measured=measured,
+            rules=self.rules(),
+            steps=self.steps,
+        ).to_json()
+
+    def _metadata(self) -> dict[str, str]:
+        metadata = self.exported.metadata_props if self.exported is not None else {}
+        return {key: text for key, text in metadata.items() if key.startswith(PROVENANCE)}
+
+    def rules(self) -> tuple[Law, ...]:
+        """The laws as a file states them."""
+        return tuple(Law(law.id, law.name, law.text()) for law in self.laws.values())
 
 
 @dataclass(slots=True)
@@ -78,15 +131,7 @@ class _Record:
         return view.table
 
     def _describe(self, view: View, matches: Applied, after: Table) -> None:
-        looks = describe.looked_through(view, matches)
-        for rule in (matches[0].rule, *(expansion.match.rule for _, expansion in looks)):
-            law, _ = describe.law_of(rule)
+        step, laws = describe.step(self.labels, view, matches, after)
+        self.steps.append(step)
+        for law in laws:
             self.laws.setdefault(law.id, law)
-        self.steps.append(
-            CertifiedStep(
-                *describe.use_of(matches[0].rule),
-                tuple(describe.look(self.labels, expansion) for _, expansion in looks),
-                tuple(describe.place(self.labels, view, match) for match in matches),
-                describe.changes(self.labels, view.table, after),
-            )
-        )

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from taso_py.certificate import describe
 from taso_py.certificate.describe import Labels
-from taso_py.certificate.document import Certificate, CertifiedStep, Look, MatchPlace
+from taso_py.certificate.document import CertifiedStep, Look, MatchPlace
 from taso_py.errors import CertificateError, TypingError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded
@@ -29,6 +29,17 @@ _TRIES = 1000
 """Matches at one place that are compared with the certificate's."""
 
 T = TypeVar("T")
+E = TypeVar("E", Look, MatchPlace)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A step that was made: what it was found in, and the table after it."""
+
+    view: View
+    looks: list[tuple[int, Expansion]]
+    matches: Sequence[Match]
+    table: Table
 
 
 @dataclass(slots=True)
@@ -44,35 +55,76 @@ class Replayed:
         self.labels = Labels.of(self.loaded.values)
         self.view = View.of(self.loaded.table, nothing, self.loaded.folder.value)
 
-    def run(self, certificate: Certificate) -> Table:
+    def run(self, steps: Sequence[CertifiedStep]) -> Table:
         """The table after the last step; `CertificateError` names the first that does not hold."""
-        count = len(certificate.steps)
-        for number, step in enumerate(certificate.steps, 1):
+        for number, step in enumerate(steps, 1):
             try:
-                self._step(step)
+                self.make(step)
             except CertificateError as error:
-                raise CertificateError(f"step {number} of {count} ({step.rule}): {error}") from None
-            except TypingError as error:
-                raise CertificateError(f"step {number} of {count} ({step.rule}) cannot be made: {error}") from None
+                raise CertificateError(f"step {number} of {len(steps)} ({step.rule}): {error}") from None
         return self.view.table
 
-    def _step(self, step: CertifiedStep) -> None:
-        looks = [(self._id(entry.value), self._expansion(entry)) for entry in step.looks]
-        view = self._looking(step, looks)
-        compiled = self._matcher(step)
-        matches = [self._match(compiled, view, place) for place in step.places]
-        if not matches:
-            raise CertificateError("it changes nothing: it names no place")
-        outputs = [output for match in matches for output in match.outputs]
-        if len(set(outputs)) < len(outputs):
-            raise CertificateError(f"{self.labels[_first_again(outputs)]} is replaced twice")
-        if describe.looked_through(view, matches) != looks:
+    def make(self, step: CertifiedStep) -> Made:
+        """Makes a step; `CertificateError` where it does not hold.
+
+        Then the table is as it was, but labels may have been given away.
+        """
+        made = self._made(step, None)
+        if describe.looked_through(made.view, made.matches) != made.looks:
             raise CertificateError("what it looks through is not what its places need, each once and in their order")
-        made = rewrite_all(view, matches)
-        if made is None:
-            raise CertificateError("it changes nothing, or closes a cycle")
         _require_same(step.gives, describe.changes(self.labels, self.view.table, made.table))
         self.view = self.view.after(made.table)
+        return made
+
+    def make_part(self, step: CertifiedStep) -> tuple[Made | None, list[str]]:
+        """Makes a step at those of its places where it holds, and why not at the others.
+
+        The labels that the whole step would give away are given away in any case: later steps mean what they meant.
+        """
+        lost: list[str] = []
+        made = None
+        labels = self.labels.copy()
+        try:
+            made = self._made(step, lost)
+        except CertificateError as error:
+            self.labels = labels
+            lost = lost or [str(error)]
+        self.labels.count_on(step.labels())
+        if made is not None:
+            self.labels.name_as(step.gives, describe.changed(self.view.table, made.table))
+            self.view = self.view.after(made.table)
+        return made, lost
+
+    def _made(self, step: CertifiedStep, lost: list[str] | None) -> Made:
+        """A step found again; with a list for what is ``lost``, whatever part of it is found."""
+        try:
+            looks = self._each(step.looks, lambda entry: (self._id(entry.value), self._expansion(entry)), lost)
+            view = self._looking(step, looks)
+            compiled = self._matcher(step)
+            matches = self._each(step.places, lambda place: self._match(compiled, view, place), lost)
+            if not matches:
+                raise CertificateError("it changes nothing: it names no place")
+            outputs = [output for match in matches for output in match.outputs]
+            if len(set(outputs)) < len(outputs):
+                raise CertificateError(f"{self.labels[_first_again(outputs)]} is replaced twice")
+            made = rewrite_all(view, matches)
+        except TypingError as error:
+            raise CertificateError(f"it cannot be made: {error}") from None
+        if made is None:
+            raise CertificateError("it changes nothing, or closes a cycle")
+        return Made(view, looks, matches, made.table)
+
+    def _each(self, entries: Sequence[E], find: Callable[[E], T], lost: list[str] | None) -> list[T]:
+        found = []
+        for entry in entries:
+            try:
+                found.append(find(entry))
+            except (CertificateError, TypingError) as error:
+                if lost is None:
+                    raise
+                lost.append(str(error))
+                self.labels.count_on(entry.labels())
+        return found
 
     def _matcher(self, use: CertifiedStep | Look) -> Matcher:
         law = self.laws.get(use.id)
@@ -94,10 +146,11 @@ class Replayed:
         for value, found in looks:
             given[value] = (*given.get(value, ()), found)
         view = self.view.looking_through(given) if given else self.view
+        ids = self.labels.ids
         for output, owner in ((o, w) for place in step.places for o, w in place.inside.items()):
-            value, chosen = self._id(output), self._id(owner)
-            if value in view.owners:
-                view.owners[value] = tuple(sorted(view.owners[value], key=lambda entry: entry[0] != chosen))
+            inner, chosen = ids.get(output, -1), ids.get(owner, -1)
+            if inner in view.owners:
+                view.owners[inner] = tuple(sorted(view.owners[inner], key=lambda entry: entry[0] != chosen))
         return view
 
     def _expansion(self, entry: Look) -> Expansion:
@@ -141,6 +194,13 @@ class Replayed:
         if value is None:
             raise CertificateError(f"there is no value {label} at this point")
         return value
+
+
+def require_whole(loaded: Loaded, table: Table) -> None:
+    """Whatever the table reads is computed in it, or is a source of the original; else `CertificateError`."""
+    for value in table.reachable():
+        if value not in table.nodes and (value in loaded.table.nodes or value not in loaded.values.names):
+            raise CertificateError("the steps leave a value that nothing computes")
 
 
 def _first_again(values: Sequence[int]) -> int:

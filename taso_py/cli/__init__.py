@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from taso_py.cli.apply import apply
 from taso_py.cli.cache import cache
 from taso_py.cli.certify import certify
 from taso_py.cli.generate import generate
@@ -29,7 +30,7 @@ def superopt() -> None:
     """
 
 
-for command in (optimize, certify, bench, check, inspect, rules, verify, generate, cache):
+for command in (optimize, apply, certify, bench, check, inspect, rules, verify, generate, cache):
     superopt.add_command(command)
 
 

@@ -32,6 +32,8 @@ def optimize(model: Path, options: Options, delivery: Delivery) -> None:
         with progress_on_stderr(verbosity) as progress:
             result = api.optimize(model, options, progress=progress, stop=stop)
         result = delivered(result, model, delivery)
+        if delivery.record is not None:
+            result.save_decisions(delivery.record, force=delivery.force)
     _present(result, delivery)
     if stop.signal is not None:
         raise click.exceptions.Exit(exit_code_after(stop.signal))

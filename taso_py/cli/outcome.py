@@ -27,7 +27,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 EXIT_CODES = """\b
 Exit codes:
   0    done, improved or not
-  1    mismatch (check, certify, --strict), or a rule that is not as its file promises (verify),
+  1    mismatch (check, certify, apply, --strict), or a rule that is not as its file promises (verify),
        or a law that does not follow (rules derive)
   2    usage
   3    MODEL missing, unreadable or not runnable

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from taso_py.options.delivery import (
+    ApplyDelivery,
     Delivery,
     DeriveGoals,
     Display,
@@ -23,6 +24,7 @@ from taso_py.options.delivery import (
     VerifyDisplay,
 )
 from taso_py.options.field import OptionRecord, Range, chosen, option, reworded
+from taso_py.options.providers import provider_name
 from taso_py.options.text import (
     Shape,
     demand,
@@ -36,6 +38,8 @@ from taso_py.options.text import (
 
 __all__ = [
     "Apply",
+    "ApplyDelivery",
+    "ApplyOptions",
     "BenchOptions",
     "CacheOptions",
     "CertifyOptions",
@@ -53,6 +57,7 @@ __all__ = [
     "Options",
     "OrtLevel",
     "RankOptions",
+    "RewriteOptions",
     "RuleOptions",
     "Shape",
     "ShowOptions",
@@ -67,26 +72,6 @@ Objective = Literal["latency", "flops"]
 Apply = Literal["best", "all"]
 OrtLevel = Literal["all", "layout", "extended", "basic", "disable"]
 Executor = Literal["processes", "ray"]
-
-# Spellings that cannot be guessed; any other NAME stands for NAMEExecutionProvider.
-_PROVIDERS = {
-    "cpu": "CPU",
-    "cuda": "CUDA",
-    "gpu": "CUDA",
-    "tensorrt": "Tensorrt",
-    "nvtensorrtrtx": "NvTensorRTRTX",
-    "openvino": "OpenVINO",
-    "rocm": "ROCM",
-    "migraphx": "MIGraphX",
-    "dml": "Dml",
-    "directml": "Dml",
-    "dnnl": "Dnnl",
-    "coreml": "CoreML",
-    "qnn": "QNN",
-    "xnnpack": "Xnnpack",
-    "webgpu": "WebGpu",
-    "azure": "Azure",
-}
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -149,9 +134,7 @@ class SessionOptions(OptionRecord):
     @property
     def provider(self) -> str:
         """`ep` as ONNX Runtime names it: cpu -> CPUExecutionProvider; a full name stays as it is."""
-        if self.ep.lower().endswith("executionprovider"):
-            return self.ep
-        return _PROVIDERS.get(self.ep.lower(), self.ep) + "ExecutionProvider"
+        return provider_name(self.ep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +205,8 @@ class InspectOptions(CheckOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, CheckOptions):
-    """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
+class RewriteOptions(CheckOptions):
+    """What a rewritten model is checked on, and what may be taken for granted; of `optimize` and `apply`."""
 
     workloads: tuple[Mapping[str, Shape], ...] = option(
         "--workload",
@@ -233,11 +216,39 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, CheckOptions)
         parse=parse_workloads,
     )
     """Several such assignments: the winner must be slower in none. Empty: one workload, from `shapes`."""
-    disable: tuple[str, ...] = option("--disable", (), "Do not use this rule (repeatable).", metavar="NAME")
     allow_bounded: bool = option("--allow-bounded", False, "Also use rules that are proved only up to some size.")
     allow_overflow: bool = option(
         "--allow-overflow", False, "Also use rules seen to overflow float32 where the original does not."
     )
+    freeze_initializers: bool = option(
+        "--freeze-initializers", False, "Treat initializers that are inputs as constants."
+    )
+    allow_contrib: bool = option("--allow-contrib", False, "Allow com.microsoft operators in the output.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, sizes in (item for workload in self.workloads for item in workload.items()):
+            demand(min(sizes, default=0) >= 0, f"workloads: {name}={sizes}: sizes must be at least 0")
+        demand(
+            not (self.shapes and self.workloads),
+            "--shape and --workload exclude each other: write the shapes into the workloads",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions(RewriteOptions):
+    """The options of `apply`."""
+
+    partial: bool = option(
+        "--partial", False, "Leave out the steps that do not hold for this model, instead of giving up.", variable=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
+    """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
+
+    disable: tuple[str, ...] = option("--disable", (), "Do not use this rule (repeatable).", metavar="NAME")
     apply: Apply = option("--apply", "best", "all: apply each matching rule at least once, whatever it costs.")
     """"all" applies each matching rule at least once, whatever it costs (conformance tests)."""
     alpha: float = option(
@@ -254,23 +265,13 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, CheckOptions)
         within=Range(least=0, below=1),
     )
     """Smallest relative gain of the confirmed median that counts as an improvement."""
-    freeze_initializers: bool = option(
-        "--freeze-initializers", False, "Treat initializers that are inputs as constants."
-    )
-    allow_contrib: bool = option("--allow-contrib", False, "Allow com.microsoft operators in the output.")
     provenance: bool = option("--no-provenance", True, "Write no superopt.* metadata into the output.")
     strict: bool = option("--strict", False, "Exit with 1 and write nothing when a rewrite changes values.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, sizes in (item for workload in self.workloads for item in workload.items()):
-            demand(min(sizes, default=0) >= 0, f"workloads: {name}={sizes}: sizes must be at least 0")
         both = sorted(set(self.only) & set(self.disable))
         demand(not both, f"rule {', '.join(both)} is named by both --only and --disable: keep one")
-        demand(
-            not (self.shapes and self.workloads),
-            "--shape and --workload exclude each other: write the shapes into the workloads",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,15 +70,49 @@ class GenerateDelivery(VerboseDisplay):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery(VerboseDisplay):
-    """Where the result of `superopt optimize` goes and what it must reach."""
+class ModelDelivery(OptionRecord):
+    """Where a rewritten model goes."""
 
     output: Path | None = option(
         "-o --output", None, "Model to write; default: STEM.superopt.onnx beside MODEL.", metavar="OUT"
     )
-    report: Path | None = option("--report", None, "Also write a report: .json, .md or .html.", metavar="FILE")
     certificate: Path | None = option(
         "--certificate", None, "Also write every step to the result, for superopt certify.", metavar="FILE"
+    )
+    dry_run: bool = option("--dry-run", False, "Write no model.")
+    force: bool = option("--force", False, "Overwrite what is written: OUT, and the files named beside it.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        demand(
+            not (self.dry_run and self.certificate),
+            "--certificate speaks of the model that is written: drop --dry-run or --certificate",
+        )
+
+    def target(self, model: Path) -> Path:
+        """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""
+        return self.output or model.with_name(f"{model.stem}.superopt.onnx")
+
+    def beside(self) -> dict[str, Path]:
+        """The other files, by the options that name them."""
+        return {} if self.certificate is None else {"--certificate": self.certificate}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyDelivery(ModelDelivery, Display):
+    """Where the result of `superopt apply` goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery(ModelDelivery, VerboseDisplay):
+    """Where the result of `superopt optimize` goes and what it must reach."""
+
+    report: Path | None = option("--report", None, "Also write a report: .json, .md or .html.", metavar="FILE")
+    record: Path | None = option(
+        "--record",
+        None,
+        "Also write what was decided, for superopt apply: the same without timing.",
+        metavar="FILE",
     )
     min_speedup: float | None = option(
         "--min-speedup",
@@ -87,8 +121,6 @@ class Delivery(VerboseDisplay):
         metavar="X",
         within=Range(above=0),
     )
-    dry_run: bool = option("--dry-run", False, "Write no model.")
-    force: bool = option("--force", False, "Overwrite OUT, the report and the certificate.")
     quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.")
 
     def __post_init__(self) -> None:
@@ -98,14 +130,11 @@ class Delivery(VerboseDisplay):
             f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
         )
         demand(not (self.quiet and self.verbosity), "-q and -v exclude each other: keep one")
-        demand(
-            not (self.dry_run and self.certificate),
-            "--certificate speaks of the model that is written: drop --dry-run or --certificate",
-        )
 
-    def target(self, model: Path) -> Path:
-        """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""
-        return self.output or model.with_name(f"{model.stem}.superopt.onnx")
+    def beside(self) -> dict[str, Path]:
+        """The other files, by the options that name them."""
+        named = {"--report": self.report, **super().beside(), "--record": self.record}
+        return {name: file for name, file in named.items() if file is not None}
 
     def require_compatible(self, options: Options) -> None:
         """Raise UsageError where a demand on the result cannot be decided by the chosen options."""

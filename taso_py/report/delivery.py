@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 from taso_py.backend.runtime import require_runtime
 from taso_py.errors import UsageError
 from taso_py.files import check_target, require_model_file
-from taso_py.options import Delivery
-from taso_py.result import Result
+from taso_py.finished import FinishedModel
+from taso_py.options.delivery import ModelDelivery
+
+Finished = TypeVar("Finished", bound=FinishedModel)
 
 
-def require_deliverable(model: Path, delivery: Delivery) -> None:
+def require_deliverable(model: Path, delivery: ModelDelivery) -> None:
     """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written."""
     require_runtime()
     require_model_file(model)
@@ -19,14 +22,13 @@ def require_deliverable(model: Path, delivery: Delivery) -> None:
     if not delivery.dry_run:
         check_target(target, sources=(model,), force=delivery.force)
     taken = {target.absolute(): "--output"}
-    for name, file in (("--report", delivery.report), ("--certificate", delivery.certificate)):
-        if file is not None:
-            if (other := taken.setdefault(file.absolute(), name)) != name:
-                raise UsageError(f"{name} and {other} are both {file}: choose two names")
-            check_target(file, sources=(model, target), force=delivery.force)
+    for name, file in delivery.beside().items():
+        if (other := taken.setdefault(file.absolute(), name)) != name:
+            raise UsageError(f"{name} and {other} are both {file}: choose two names")
+        check_target(file, sources=(model, target), force=delivery.force)
 
 
-def delivered(result: Result, model: Path, delivery: Delivery) -> Result:
+def delivered(result: Finished, model: Path, delivery: ModelDelivery) -> Finished:
     """The result with its model and its certificate written."""
     if not delivery.dry_run:
         result = result.save(delivery.target(model), force=delivery.force)

@@ -64,7 +64,7 @@ class Workshop:
             return None
         made = self.build(state.table)
         reference = self.reference(made)
-        if self._out_of_range(made, reference) is None:
+        if self.out_of_range(made, reference) is None:
             report = self.checker.check(reference, deadline=deadline)
             if report.passed:
                 return Candidate(state, reference, report)
@@ -112,7 +112,7 @@ class Workshop:
             raise MismatchError(f"rule {step.rule} changed the model's values: {reason}")
         self._bar(step, reason, self._reproduction(state, step, report))
 
-    def _out_of_range(self, made: RewrittenModel, reference: ModelRef) -> str | None:
+    def out_of_range(self, made: RewrittenModel, reference: ModelRef) -> str | None:
         """Why the range of an element type is too small for a candidate: laws know no largest number."""
         beyond = self.loaded.folder.out_of_range
         for name, value in folded_weights(made.model).items():
@@ -125,7 +125,7 @@ class Workshop:
         for step in state.trace:
             made = self.build(step.table)
             reference = self.reference(made)
-            reason = self._out_of_range(made, reference)
+            reason = self.out_of_range(made, reference)
             discard(reference)
             if reason is not None:
                 self._bar(step, reason)

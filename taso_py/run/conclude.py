@@ -46,7 +46,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         profile=job.profile,
         artifact=artifact,
         evidence=_evidence(job),
-        sources=_sources(loaded),
+        sources=sources_of(loaded),
     )
 
 
@@ -116,7 +116,8 @@ def _evidence(job: Run, state: State | None = None, made: onnx_ir.Model | None =
     )
 
 
-def _sources(loaded: Loaded) -> tuple[Path, ...]:
+def sources_of(loaded: Loaded) -> tuple[Path, ...]:
+    """The files that a model was read from."""
     path = loaded.path
     if path is None:
         return ()

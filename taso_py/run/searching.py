@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,9 +11,8 @@ from taso_py.backend.runtime import cpu_name
 from taso_py.cost.cache import Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
-from taso_py.cost.roofline import tensor_bytes
-from taso_py.graph.table import Table
 from taso_py.rules.rule import RuleSet
+from taso_py.run.growth import growth
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.run import PROPOSE_SHARE, SEARCH_SHARE, Run
 from taso_py.run.selecting import Selection, Timed
@@ -74,7 +73,12 @@ def explore(job: Run, models: OpenModels) -> Explored:
         cost = _cost_model(job, cache)
         proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
         search = Backtracking(
-            rewriter, cost, job.roofline, _limits(job), file_growth=_growth(job), barred=proposals.losers
+            rewriter,
+            cost,
+            job.roofline,
+            _limits(job),
+            file_growth=growth(job.setting.loaded.table),
+            barred=proposals.losers,
         )
         seeds = (*([] if tidied is None else [tidied]), *proposals.states)
         found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
@@ -176,8 +180,8 @@ class _QuickSearch:
             slice_s = self.share * max(0.0, job.deadline(SEARCH_SHARE) - now)
             last = now + _GRACE_SHARE * max(0.0, job.deadline(PROPOSE_SHARE) - now)
             limits = replace(limits, deadline=now + slice_s, grace=slice_s, last=max(last, now + slice_s))
-        by_roofline, growth = RooflineCost(job.roofline), _growth(job)
-        search = Backtracking(self.rewriter, by_roofline, job.roofline, limits, file_growth=growth, barred=barred)
+        by_roofline, grown = RooflineCost(job.roofline), growth(job.setting.loaded.table)
+        search = Backtracking(self.rewriter, by_roofline, job.roofline, limits, file_growth=grown, barred=barred)
         return search.seek(self.view, self.cost, job.stopped, lambda count, best: None, seeds).states[:_SEEDS]
 
 
@@ -212,16 +216,3 @@ def _cost_model(job: Run, cache: Cache) -> CostModel:
         deadline=deadline,
         sizes=job.setting.sizes,
     )
-
-
-def _growth(job: Run) -> Callable[[Table], float]:
-    """Bytes of folded constants that a table adds, less those of the original that it no longer needs."""
-    original = _constant_bytes(job.setting.loaded.table)
-    return lambda table: _constant_bytes(table) - original
-
-
-def _constant_bytes(table: Table) -> float:
-    """Bytes of the constants that the running nodes of a table read."""
-    constant = table.values.constant
-    used = {i for v, n in table.nodes.items() if v not in constant for i in n.inputs if i is not None and i in constant}
-    return float(sum(tensor_bytes(table.type(value)) for value in used))

@@ -17,7 +17,7 @@ from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.files import load_arrays, require_model_file
 from taso_py.onnx_io.load import Loaded, load
-from taso_py.options import Options, SessionOptions
+from taso_py.options import RewriteOptions, SessionOptions
 
 Model: TypeAlias = Path | onnx.ModelProto
 
@@ -54,7 +54,7 @@ class Subject:
         return weight_bytes(self.loaded.proto) > LARGE_MODEL_BYTES
 
 
-def prepare(source: Model, options: Options) -> Subject:
+def prepare(source: Model, options: RewriteOptions) -> Subject:
     """Reads the model and resolves sizes; `ModelError` or `UsageError` when that cannot be done."""
     loaded = load(source, freeze_initializers=options.freeze_initializers)
     facts = read_facts(loaded.proto)

@@ -347,8 +347,8 @@ def test_a_certificate_says_everything_once_and_nothing_else(done: Case, tmp_pat
     text = done.certificate.read_text()
     for changed, line in (
         (text.replace('"weights": {', '"weights": {}, "weights": {', 1), "'weights' stands in it twice"),
-        (text.replace('"weights": {', '"more": {}, "weights": {', 1), "more is no field of a certificate"),
-        (text.replace('"looks": [', '"more": 0, "looks": [', 1), "more is no field of a certificate"),
+        (text.replace('"weights": {', '"more": {}, "weights": {', 1), "more is no field of such a file"),
+        (text.replace('"looks": [', '"more": 0, "looks": [', 1), "more is no field of such a file"),
     ):
         assert changed != text
         (tmp_path / "c.json").write_text(changed)

@@ -1,0 +1,75 @@
+"""A model that is done: it can be looked at, and written with what leads to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from taso_py.errors import SuperoptError
+from taso_py.files import write_atomically, write_text
+from taso_py.onnx_io.artifact import Artifact
+
+if TYPE_CHECKING:
+    import onnx
+
+
+class Evidence(Protocol):
+    """What leads from the original to the result; written down on demand."""
+
+    def certificate(self, optimised: Path | onnx.ModelProto) -> str:
+        """The text of a certificate for the result, which stands in this file or is this proto."""
+        ...
+
+    def decisions(self, measured: Mapping[str, Any]) -> str:
+        """The text of the decisions; ``measured`` is for whoever reviews them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedModel:
+    """What `optimize` and `apply` return in common."""
+
+    output: Path | None = None
+    output_sha256: str | None = None
+    artifact: Artifact = field(repr=False)
+    evidence: Evidence | None = field(default=None, repr=False)
+    """What leads to the model, for `save_certificate`."""
+    sources: tuple[Path, ...] = field(default=(), repr=False)
+    """MODEL and its external data: files that `save` must never overwrite."""
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The resulting model, all weights inside; built on every access."""
+        return self.artifact.proto()
+
+    def save(self, path: str | Path, *, force: bool = False) -> Self:
+        """Write the model atomically, external data to ``<path>.data`` first; self with `output` filled.
+
+        Raises OutputError; a file that exists is overwritten only by `force`, the input model never.
+        """
+        target = Path(path)
+        write_atomically(target, lambda folder: self.artifact.write(folder, target), sources=self.sources, force=force)
+        with target.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return dataclasses.replace(self, output=target, output_sha256=digest)
+
+    def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
+        """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
+
+        Raises OutputError like `save`.
+        """
+        self._write_beside(path, self._evidence().certificate(self.output or self.model), force=force)
+
+    def _evidence(self) -> Evidence:
+        if self.evidence is None:
+            raise SuperoptError("this result holds nothing that leads to it")
+        return self.evidence
+
+    def _write_beside(self, path: str | Path, text: str, *, force: bool) -> None:
+        """Write a text; the models are never overwritten."""
+        kept = (*self.sources, *([self.output] if self.output is not None else []))
+        write_text(Path(path), text, sources=kept, force=force)
