@@ -6,20 +6,22 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from taso_py.errors import SpeedupNotReachedError, SuperoptError
+from taso_py.errors import SuperoptError
 from taso_py.files import write_atomically, write_text
-from taso_py.onnx_io.artifact import Artifact
+from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
+from taso_py.onnx_io.artifact import Artifact, external_locations
 from taso_py.version import VERSION
 
 if TYPE_CHECKING:
     import onnx
 
 SCHEMA = "superopt.result/1"
+INSPECTION_SCHEMA = "superopt.inspection/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,15 @@ class Rejection:
 
 ReasonCode = Literal[
     "unsupported", "nothing matched", "nothing faster", "all rejected", "lost the race", "not confirmed",
-    "too noisy", "too little time", "interrupted",
+    "too noisy", "too little time", "race ended early", "interrupted",
 ]  # fmt: skip
+_DOUBTS: Mapping[ReasonCode, Verdict] = {
+    "too noisy": "too noisy",
+    "too little time": "not decided",
+    "race ended early": "not decided",
+    "interrupted": "not decided",
+}
+"""Reasons that leave open whether a faster model was found; the others say that none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,13 @@ class Result:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     tolerance: float | None = None
+    """Allowed relative error of the output that came closest to it; None where `rtol` and `atol` were given."""
+    rtol: float | None = None
+    atol: float | None = None
+    """|y-y'| <= atol + rtol·|y| was allowed for every element; None: the tolerance of the element type."""
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    """Of the files, external data included; None for a result that was not saved."""
     nodes_before: int
     nodes_after: int
     opaque_nodes: int
@@ -191,7 +207,11 @@ class Result:
     output: Path | None = None
     output_sha256: str | None = None
     notes: tuple[str, ...] = ()
-    """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
+    """Remarks for the reader, one line each."""
+    warnings: tuple[str, ...] = ()
+    """What was warned of while it was made."""
+    gate: tuple[Condition, ...] = ()
+    """The conditions that the result was judged by, as `judged` left them."""
     artifact: Artifact = field(repr=False)
     evidence: Evidence | None = field(default=None, repr=False)
     """What leads to the model, for `save_certificate`."""
@@ -217,7 +237,9 @@ class Result:
         write_atomically(target, lambda folder: self.artifact.write(folder, target), sources=self.sources, force=force)
         with target.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return dataclasses.replace(self, output=target, output_sha256=digest)
+        before = total_bytes(self.sources)
+        after = before if self.as_given else total_bytes(_with_external_data(target))
+        return dataclasses.replace(self, output=target, output_sha256=digest, bytes_before=before, bytes_after=after)
 
     def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
         """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
@@ -230,14 +252,37 @@ class Result:
         kept = (*self.sources, *([self.output] if self.output is not None else []))
         write_text(Path(path), text, sources=kept, force=force)
 
+    @property
+    def as_given(self) -> bool:
+        """Whether the model came back as it was: its speed-up is 1, its error 0, its size the same."""
+        return self.improved is False or self.reason is not None
+
+    def judged(self, conditions: Mapping[str, float]) -> Result:
+        """The result with a verdict in `gate` on each of these conditions: min-speedup, max-rel-error, max-size."""
+        return dataclasses.replace(self, gate=judge(conditions, self._measured()))
+
+    def require_gate(self) -> None:
+        """Raise GateError, TooNoisyError or UndecidedError unless every condition of `gate` is passed."""
+        require(self.gate)
+
     def require_speedup(self, minimum: float) -> None:
-        """Raise SpeedupNotReachedError unless the lower bound of the confirmed speed-up is at least `minimum`."""
-        reached = self.speedup_low if self.improved and self.speedup_low is not None else 1.0
-        if reached < minimum:
-            raise SpeedupNotReachedError(
-                f"the speed-up is at least {reached:.3f}, which is below --min-speedup {minimum:g}: "
-                "lower it or raise --time-budget"
-            )
+        """Raise GateError unless the lower bound of the confirmed speed-up is at least `minimum`.
+
+        It is SpeedupNotReachedError, TooNoisyError where the figures cannot tell, UndecidedError where there are none.
+        """
+        self.judged({SPEEDUP: minimum}).require_gate()
+
+    def _measured(self) -> Measured:
+        if self.as_given:
+            reason = self.reason
+            doubt, why = (None, "") if reason is None else (_DOUBTS.get(reason.code), reason.words)
+            back = f"the model came back as it was{': ' if why else ''}{why}"
+            return Measured(speedup=(1.0, 1.0, 1.0), rel_error=0.0, size=1.0, doubt=doubt, why=back)
+        low, middle, high = self.speedup_low, self.speedup, self.speedup_high
+        timed = None if low is None or middle is None or high is None else (low, middle, high)
+        before, after = self.bytes_before, self.bytes_after
+        size = None if not before or after is None else after / before
+        return Measured(speedup=timed, rel_error=self.max_rel_error, size=size)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in their documented order, as plain values."""
@@ -252,7 +297,8 @@ class Result:
 JSON_FIELDS = (
     *("input", "output", "output_sha256", "improved", "speedup", "speedup_low", "speedup_high"),
     *("predicted_speedup", "latency_before_ms", "latency_after_ms", "max_abs_error", "max_rel_error"),
-    *("tolerance", "nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
+    *("tolerance", "rtol", "atol", "bytes_before", "bytes_after"),
+    *("nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
     *(
         "rejected",
         "raced",
@@ -270,7 +316,7 @@ JSON_FIELDS = (
         "cpu",
         "ort_version",
     ),
-    "seed",
+    *("seed", "notes", "warnings", "gate"),
 )
 
 
@@ -305,11 +351,23 @@ class Inspection:
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
         fields = {item.name: plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
-        return {"schema": "superopt.inspection/1"} | fields
+        return {"schema": INSPECTION_SCHEMA} | fields
 
     def to_json(self) -> str:
         """One JSON object."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+def _with_external_data(model: Path) -> tuple[Path, ...]:
+    return (model, *(model.parent / location for location in external_locations(model)))
+
+
+def total_bytes(files: Sequence[Path]) -> int | None:
+    """Of a model's files together; None where there are none, or one cannot be looked at."""
+    try:
+        return sum(file.stat().st_size for file in files) or None
+    except OSError:
+        return None
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from taso_py.backend.runtime import require_runtime
 from taso_py.errors import UsageError
-from taso_py.files import check_target, require_model_file
+from taso_py.files import check_appendable, check_target, require_model_file
 from taso_py.options import Delivery
 from taso_py.result import Result
 
@@ -19,20 +19,23 @@ def require_deliverable(model: Path, delivery: Delivery) -> None:
     if not delivery.dry_run:
         check_target(target, sources=(model,), force=delivery.force)
     taken = {target.absolute(): "--output"}
-    for name, file in (("--report", delivery.report), ("--certificate", delivery.certificate)):
+    others = {"--report": delivery.report, "--certificate": delivery.certificate, "--junit": delivery.junit}
+    for name, file in others.items():
         if file is not None:
             if (other := taken.setdefault(file.absolute(), name)) != name:
                 raise UsageError(f"{name} and {other} are both {file}: choose two names")
             check_target(file, sources=(model, target), force=delivery.force)
+    if delivery.summary is not None:
+        check_appendable(delivery.summary, sources=(model, *(Path(file) for file in taken)))
 
 
 def delivered(result: Result, model: Path, delivery: Delivery) -> Result:
-    """The result with its model and its certificate written."""
+    """The result with its model and its certificate written, and judged by the gate."""
     if not delivery.dry_run:
         result = result.save(delivery.target(model), force=delivery.force)
     if delivery.certificate is not None:
         result.save_certificate(delivery.certificate, force=delivery.force)
-    return result
+    return result.judged(delivery.conditions)
 
 
 def require_writable(output: Path, *, force: bool) -> None:

@@ -70,6 +70,8 @@ def rewritten(
         max_abs_error=report.max_abs_error,
         max_rel_error=report.max_rel_error,
         tolerance=report.tolerance,
+        rtol=report.rtol,
+        atol=report.atol,
         nodes_after=len(made.model.graph),
         flops_after=int(job.roofline.flops(state.table)),
         rules=rule_reports(state, job.setting.loaded.table, job.library.all(), start),

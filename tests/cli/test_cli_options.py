@@ -264,6 +264,7 @@ def said(field: Declared, folder: Path) -> Said:
         "ops": Said("a,b", ("a", "b")),
         "report": Said("r.json", Path("r.json")),
         "min_gain": Said("0.5", 0.5),
+        "gate": Said("min-speedup=2,max-rel-error=1e-4", {"min-speedup": 2, "max-rel-error": 1e-4}),
     }
     if field.name in special:
         return special[field.name]

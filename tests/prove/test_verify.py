@@ -291,7 +291,7 @@ def test_a_proof_is_shown(lock_file: Path, capsys: Any) -> None:
     for text in ("proved for all sizes and up to 6 axes: multiplicities, 3 cases, facts: exp", "ring", "necessary"):
         assert text in out
     assert main(["rules", "list", "--rules", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["proof"]["cases"] == 3
+    assert json.loads(capsys.readouterr().out)["rules"][0]["proof"]["cases"] == 3
 
 
 def test_a_counterexample_is_shown(lock_file: Path, capsys: Any) -> None:
