@@ -54,6 +54,8 @@ def append_text(target: Path, text: str, *, sources: Iterable[Path] = ()) -> Non
             file.write(text.encode())
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
+    except ValueError as error:
+        raise OutputError(f"cannot write {str(target)!r}: {error}") from None
 
 
 def check_appendable(target: Path, *, sources: Iterable[Path] = ()) -> None:
@@ -65,8 +67,8 @@ def check_appendable(target: Path, *, sources: Iterable[Path] = ()) -> None:
             raise OutputError(f"{target} is not a regular file: choose another name")
         parent, there = target.parent, target.exists()
         writable = os.access(target if there else parent, os.W_OK) and (there or parent.is_dir())
-    except (OSError, ValueError) as error:
-        raise OutputError(f"cannot write {str(target)!r}: {error}") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {_reason(error)}") from error
     if not writable:
         raise OutputError(f"cannot write {target}: it, or its directory, is missing or not writable")
 
@@ -127,7 +129,7 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
 def _same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -56,7 +56,8 @@ class Closeness:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             allowed = self.atol + self.rtol * np.abs(original)
             share = np.where(distance == 0, 0.0, distance / allowed)
-            return np.asarray(np.where(np.isnan(share), 1.0, share))  # inf of inf is allowed
+            share = np.where(np.isnan(share), 1.0, share)  # inf of inf is allowed
+            return np.asarray(np.where(distance > allowed, np.maximum(share, np.nextafter(1.0, 2.0)), share))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ Exit codes:
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL (first Ctrl-C: the same, and 0)
   130  second Ctrl-C
+  141  stdout was closed by its reader
   143  SIGTERM: as SIGHUP
 """
 

@@ -122,8 +122,9 @@ class Delivery(VerboseDisplay):
             "--certificate speaks of the model that is written: drop --dry-run or --certificate",
         )
         require_conditions(self.gate)
+        sized = SIZE in self.conditions  # which refuses a contradiction
         demand(
-            not (self.dry_run and SIZE in self.conditions),
+            not (self.dry_run and sized),
             f"{SIZE} is about the model that is written: drop --dry-run or {SIZE}",
         )
 
