@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from taso_py.errors import SuperoptError
 from taso_py.files import write_atomically, write_text
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
-from taso_py.onnx_io.artifact import Artifact, external_locations
+from taso_py.onnx_io.artifact import Artifact, model_files
+from taso_py.options.gate import require_conditions
 from taso_py.version import VERSION
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ class Result:
         with target.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         before = total_bytes(self.sources)
-        after = before if self.as_given else total_bytes(_with_external_data(target))
+        after = before if self.as_given else total_bytes(model_files(target))
         return dataclasses.replace(self, output=target, output_sha256=digest, bytes_before=before, bytes_after=after)
 
     def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
@@ -258,7 +259,11 @@ class Result:
         return self.improved is False or self.reason is not None
 
     def judged(self, conditions: Mapping[str, float]) -> Result:
-        """The result with a verdict in `gate` on each of these conditions: min-speedup, max-rel-error, max-size."""
+        """The result with a verdict in `gate` on each condition, of min-speedup, max-rel-error and max-size.
+
+        UsageError for another, and for a number that cannot be meant.
+        """
+        require_conditions(conditions)
         return dataclasses.replace(self, gate=judge(conditions, self._measured()))
 
     def require_gate(self) -> None:
@@ -356,10 +361,6 @@ class Inspection:
     def to_json(self) -> str:
         """One JSON object."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
-
-def _with_external_data(model: Path) -> tuple[Path, ...]:
-    return (model, *(model.parent / location for location in external_locations(model)))
 
 
 def total_bytes(files: Sequence[Path]) -> int | None:

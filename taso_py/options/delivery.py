@@ -116,6 +116,10 @@ class Delivery(VerboseDisplay):
             self.report is None or self.report.suffix.lower() in REPORT_SUFFIXES,
             f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
         )
+        demand(
+            self.junit is None or self.junit.suffix.lower() == ".xml",
+            f"--junit {self.junit}: the name must end in .xml",
+        )
         demand(not (self.quiet and self.verbosity), "-q and -v exclude each other: keep one")
         demand(
             not (self.dry_run and self.certificate),

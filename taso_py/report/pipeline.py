@@ -8,7 +8,9 @@ from pathlib import Path
 
 from taso_py.errors import SuperoptError
 from taso_py.files import append_text, write_text
+from taso_py.onnx_io.artifact import model_files
 from taso_py.options import Delivery
+from taso_py.report.delivery import outputs
 from taso_py.report.document import inline, markdown
 from taso_py.report.junit import Case, cases_of, cases_of_failure, junit_text
 from taso_py.result import Result
@@ -21,14 +23,19 @@ def tell_pipeline(result: Result, model: Path, delivery: Delivery) -> None:
 
 @contextmanager
 def failures_told(model: Path, delivery: Delivery) -> Iterator[None]:
-    """The same about a run that ends with an error within the block; what cannot be written then is left out."""
+    """The same about a run that ends with an error within the block; what cannot be written then is left out.
+
+    UsageError where two options name one file.
+    """
+    others = tuple(file for file in outputs(model, delivery) if file != delivery.junit)
     try:
         yield
     except BaseException as error:
         line = " ".join(f"{'' if isinstance(error, SuperoptError) else f'{type(error).__name__}: '}{error}".split())
         with suppress(SuperoptError):
             text = f"# {inline(model.name)}: error\n\n{inline(line)}\n"
-            _write(model, delivery, cases_of_failure(line, delivery.conditions), text, kept=(model,))
+            kept = (*model_files(model), *others)
+            _write(model, delivery, cases_of_failure(line, delivery.conditions), text, kept=kept)
         raise
 
 

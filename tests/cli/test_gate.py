@@ -212,13 +212,18 @@ def test_junit_of_a_run_without_a_result_has_the_line(run_cli: RunCli, tmp_path:
 
 
 def test_junit_replaces_a_file_only_by_force_and_never_a_model(run_cli: RunCli, tiny_model: Path) -> None:
-    (tiny_model.parent / "mine.xml").write_text("mine", encoding="utf-8")
-    for file, more in (("mine.xml", ()), ("model.onnx", ("--force",)), ("out.onnx", ("--force",))):
-        done = run_cli("optimize", "model.onnx", "-o", "out.onnx", "--no-race", "--junit", file, *more)
-        assert done.returncode in (2, 4), file
-        assert done.stderr.count("\n") == 1
-    assert (tiny_model.parent / "mine.xml").read_text(encoding="utf-8") == "mine"
-    assert onnx.load(tiny_model) == tiny_network()
+    kept = {"mine.xml": (), "out.xml": ("--force",), "weights.xml": ("--force",), "model.onnx": ("--force",)}
+    folder = tiny_model.parent
+    onnx.save_model(tiny_network(), tiny_model, save_as_external_data=True, location="weights.xml", size_threshold=0)
+    for name in ("mine.xml", "out.xml"):
+        (folder / name).write_text("mine", encoding="utf-8")
+    before = {name: (folder / name).read_bytes() for name in kept}
+    for name, more in kept.items():
+        for fails in ((), ("--ep", "cuda")):
+            done = run_cli("optimize", "model.onnx", "-o", "out.xml", "--no-race", "--junit", name, *more, *fails)
+            assert done.returncode in (2, 4, 5), name
+            assert done.stderr.count("\n") == 1
+            assert {name: (folder / name).read_bytes() for name in kept} == before
 
 
 def test_junit_can_hold_any_name(tmp_path: Path) -> None:
