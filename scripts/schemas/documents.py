@@ -140,10 +140,10 @@ class Undecided(TypedDict):
 
 
 class Applied(TypedDict):
-    """A rule, and the outputs of the places where it was applied."""
+    """A rule, and the places where it was applied, by the numbers of their outputs."""
 
     rule: str
-    sites: list[list[str]]
+    sites: list[list[int]]
 
 
 class Values(TypedDict):
