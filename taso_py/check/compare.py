@@ -31,7 +31,8 @@ class Deviation:
     absolute: float
     _: KW_ONLY
     excess: float = 0.0
-    """The largest |y - y'| over what a `Closeness` allows there: more than 1 is too far; 0 where there is none."""
+    """The largest |y - y'| over what a `Closeness` allows there: more than 1 is too far. Without one 0, or inf where
+    the values cannot be compared."""
     index: Index | None = None
     """Place of the worst element; a sequence's element number comes first."""
     reference: str = ""
@@ -93,7 +94,7 @@ def _compare_sequences(name: str, reference: list[Any], candidate: list[Any], cl
 
 
 def _badness(deviation: Deviation, closeness: Closeness | None) -> float:
-    return deviation.relative if closeness is None or math.isinf(deviation.relative) else deviation.excess
+    return deviation.relative if closeness is None else deviation.excess
 
 
 def _compare_maps(
@@ -156,12 +157,13 @@ def _at(
         reference=_show(reference[index]),
         candidate=_show(candidate[index]),
         reason=reason,
+        excess=0.0 if reason is None else math.inf,
     )
 
 
 def _unlike(name: str, reference: Any, reason: str) -> Deviation:
     dtype = str(reference.dtype) if isinstance(reference, np.ndarray) else _form(reference)
-    return Deviation(name, dtype, math.inf, math.inf, reason=reason, malformed=True)
+    return Deviation(name, dtype, math.inf, math.inf, excess=math.inf, reason=reason, malformed=True)
 
 
 def _form(value: Any) -> str:

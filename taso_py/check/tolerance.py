@@ -7,7 +7,7 @@ its outputs with ONNX Runtime's optimizer on and off: what its user has accepted
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite, isinf
+from math import inf, isfinite
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Limit:
     def share(self, relative: float, excess: float) -> float:
         """How much of it a deviation takes, as `Deviation` has the two figures."""
         if self.closeness is not None:
-            return inf if isinf(relative) else excess
+            return excess
         return relative / self.relative if self.relative > 0 else (inf if relative > 0 else 0.0)
 
     def exceeded(self, relative: float, excess: float) -> bool:
