@@ -71,7 +71,7 @@ def _speedup(wanted: float, measured: Measured) -> Condition:
     if measured.speedup is None:
         return Condition(SPEEDUP, wanted, None, "not decided", "the result was not timed")
     low, middle, high = measured.speedup
-    words = f"the speed-up is at least {low:.3f}{_because(measured)}"
+    words = f"the speed-up is at least {low:.3f}" + (f" ({measured.why})" if measured.why else "")
     if low >= wanted:
         return Condition(SPEEDUP, wanted, low, "passed", words)
     if measured.doubt is not None:
@@ -84,12 +84,12 @@ def _speedup(wanted: float, measured: Measured) -> Condition:
 
 
 def _rel_error(wanted: float, measured: Measured) -> Condition:
-    words = f"the largest relative error is {measured.rel_error or 0:.3g}{_because(measured)}"
+    words = f"the largest relative error is {measured.rel_error or 0:.3g}"
     return _at_most(REL_ERROR, wanted, measured.rel_error, words)
 
 
 def _size(wanted: float, measured: Measured) -> Condition:
-    words = f"the model written has {measured.size or 0:.3f} times the bytes of the one given{_because(measured)}"
+    words = f"the model written has {measured.size or 0:.3f} times the bytes of the one given"
     return _at_most(SIZE, wanted, measured.size, words)
 
 
@@ -97,7 +97,3 @@ def _at_most(name: str, wanted: float, found: float | None, words: str) -> Condi
     if found is None:
         return Condition(name, wanted, None, "not decided", "it was not measured")
     return Condition(name, wanted, found, "passed" if found <= wanted else "missed", words)
-
-
-def _because(measured: Measured) -> str:
-    return f" ({measured.why})" if measured.why else ""
