@@ -8,5 +8,9 @@ from setuptools import find_packages, setup
 setup(
     packages=[*find_packages(include=["taso_py", "taso_py.*"]), "taso_py._rules"],
     package_dir={"taso_py._rules": "rules"},
-    package_data={"": ["py.typed", "*.lark"], "taso_py._rules": ["*.rules", "*.lock", "*.md"]},
+    package_data={
+        "": ["py.typed", "*.lark"],
+        "taso_py": ["schemas/*.json"],
+        "taso_py._rules": ["*.rules", "*.lock", "*.md"],
+    },
 )

@@ -13,6 +13,7 @@ milliseconds where it ends in ``_ms``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,7 +34,7 @@ from taso_py.options import (
     chosen,
 )
 from taso_py.options.field import shown
-from taso_py.progress import Progress, SilentProgress
+from taso_py.progress import Progress, SilentProgress, keeping_warnings
 from taso_py.result import Inspection, Result
 from taso_py.stop import StopFlag
 
@@ -93,7 +94,9 @@ def optimize(
     settled = chosen(Options, options, fields)
     from taso_py.run import pipeline
 
-    return pipeline.optimize(_model(model), settled, progress=progress or SilentProgress(), stop=_flag(stop))
+    with keeping_warnings(progress or SilentProgress()) as kept:
+        result = pipeline.optimize(_model(model), settled, progress=kept, stop=_flag(stop))
+    return replace(result, warnings=tuple(kept.warnings))
 
 
 def apply(model: Model, decisions: File, options: ApplyOptions | None = None, **fields: Any) -> Application:
@@ -226,11 +229,13 @@ def certify(
     settled = chosen(CertifyOptions, options, fields)
     from taso_py.certificate.certify import certify as run
     from taso_py.certificate.numeric import Inputs
+    from taso_py.check.tolerance import Closeness
     from taso_py.files import load_arrays
     from taso_py.run.subject import require_runnable
 
     models = _model(original), _model(optimised)
-    inputs = Inputs(settled.shapes, load_arrays(settled.inputs), settled.seed)
+    closeness = Closeness.of(settled.rtol, settled.atol)
+    inputs = Inputs(settled.shapes, load_arrays(settled.inputs), settled.seed, closeness)
     require_runnable(*models)
     (document,) = _files("certificate", [certificate])
     return run(*models, document, freeze_initializers=settled.freeze_initializers, inputs=inputs, prover=prover)

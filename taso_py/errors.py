@@ -7,31 +7,40 @@ from __future__ import annotations
 
 
 class SuperoptError(Exception):
-    """Base of every error raised on purpose; ``exit_code`` is what the command line returns."""
+    """Base of every error raised on purpose.
+
+    ``exit_code`` is what the command line returns, ``code`` the same as a word, which ``--json`` has.
+    """
 
     exit_code = 70
+    code = "internal"
 
 
 class MismatchError(SuperoptError):
     """Two models that should compute the same function do not."""
 
     exit_code = 1
+    code = "mismatch"
 
 
 class UnprovedError(SuperoptError):
     """A rule that should be proved is not, or a law that should be refuted is not."""
 
     exit_code = 1
+    code = "unproved"
 
 
 class DisagreementError(SuperoptError):
     """A proof and an instance contradict each other: a bug of ours; the rule is refused."""
+
+    code = "disagreement"
 
 
 class CertificateError(SuperoptError):
     """A certificate does not lead from the original to the optimised model."""
 
     exit_code = 1
+    code = "certificate"
 
     def __init__(self, message: str) -> None:
         # What it quotes from the certificate may have any number of lines.
@@ -52,34 +61,59 @@ class UsageError(SuperoptError):
     """An option, argument or input file of the user's contradicts itself or the model."""
 
     exit_code = 2
+    code = "usage"
 
 
 class RuleError(UsageError):
     """A rule file cannot be read; the message starts with ``file:line:column``."""
+
+    code = "rule"
 
 
 class ModelError(SuperoptError):
     """MODEL is missing, unreadable, not an ONNX model, or ONNX Runtime cannot run it."""
 
     exit_code = 3
+    code = "model"
 
 
 class OutputError(SuperoptError):
     """An output file cannot be written."""
 
     exit_code = 4
+    code = "output"
 
 
 class RuntimeMissingError(SuperoptError):
     """ONNX Runtime, or the execution provider asked for, is not installed."""
 
     exit_code = 5
+    code = "runtime missing"
 
 
-class SpeedupNotReachedError(SuperoptError):
-    """The result is written, but ``--min-speedup`` was not reached."""
+class GateError(SuperoptError):
+    """The result is written, but misses a condition of the gate."""
 
     exit_code = 6
+    code = "gate missed"
+
+
+class SpeedupNotReachedError(GateError):
+    """The condition that is missed is the speed-up."""
+
+
+class TooNoisyError(GateError):
+    """The result is written and misses nothing, but its speed-up is too uncertain to be judged."""
+
+    exit_code = 7
+    code = "too noisy"
+
+
+class UndecidedError(GateError):
+    """The result is written and misses nothing, but a condition of the gate was not measured to the end."""
+
+    exit_code = 8
+    code = "not decided"
 
 
 class TypingError(SuperoptError):

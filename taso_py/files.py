@@ -46,6 +46,33 @@ def write_text(target: Path, text: str, *, sources: Iterable[Path] = (), force: 
     write_atomically(target, lambda folder: _write_text(folder / target.name, text), sources=sources, force=force)
 
 
+def append_text(target: Path, text: str, *, sources: Iterable[Path] = ()) -> None:
+    """Append `text` to a file that others write to as well, in one write; OutputError unless that is harmless."""
+    check_appendable(target, sources=sources)
+    try:
+        with target.open("ab", buffering=0) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {_reason(error)}") from error
+    except ValueError as error:
+        raise OutputError(f"cannot write {str(target)!r}: {error}") from None
+
+
+def check_appendable(target: Path, *, sources: Iterable[Path] = ()) -> None:
+    """Raise OutputError unless `target` is a writable regular file and none of `sources`, or can be made."""
+    if any(_same_file(target, source) for source in sources):
+        raise OutputError(f"{target} is a model, which nothing can be appended to: choose another name")
+    try:
+        if target.exists() and not target.is_file():  # to open a FIFO would wait for a reader
+            raise OutputError(f"{target} is not a regular file: choose another name")
+        parent, there = target.parent, target.exists()
+        writable = os.access(target if there else parent, os.W_OK) and (there or parent.is_dir())
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {_reason(error)}") from error
+    if not writable:
+        raise OutputError(f"cannot write {target}: it, or its directory, is missing or not writable")
+
+
 def write_atomically(
     target: Path, write: Callable[[Path], None], *, sources: Iterable[Path] = (), force: bool = False
 ) -> None:
@@ -102,7 +129,7 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
 def _same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from taso_py.errors import SuperoptError
 from taso_py.files import write_atomically, write_text
-from taso_py.onnx_io.artifact import Artifact
+from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, model_files
 
 if TYPE_CHECKING:
     import onnx
@@ -35,6 +35,9 @@ class FinishedModel:
 
     output: Path | None = None
     output_sha256: str | None = None
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    """Of the files, external data included; None for a result that was not saved."""
     artifact: Artifact = field(repr=False)
     evidence: Evidence | None = field(default=None, repr=False)
     """What leads to the model, for `save_certificate`."""
@@ -46,6 +49,11 @@ class FinishedModel:
         """The resulting model, all weights inside; built on every access."""
         return self.artifact.proto()
 
+    @property
+    def as_given(self) -> bool:
+        """Whether the model came back as it was."""
+        return isinstance(self.artifact, CopiedFile | GivenProto)
+
     def save(self, path: str | Path, *, force: bool = False) -> Self:
         """Write the model atomically, external data to ``<path>.data`` first; self with `output` filled.
 
@@ -55,7 +63,9 @@ class FinishedModel:
         write_atomically(target, lambda folder: self.artifact.write(folder, target), sources=self.sources, force=force)
         with target.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return dataclasses.replace(self, output=target, output_sha256=digest)
+        before = total_bytes(self.sources)
+        after = before if self.as_given else total_bytes(model_files(target))
+        return dataclasses.replace(self, output=target, output_sha256=digest, bytes_before=before, bytes_after=after)
 
     def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
         """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
@@ -73,3 +83,11 @@ class FinishedModel:
         """Write a text; the models are never overwritten."""
         kept = (*self.sources, *([self.output] if self.output is not None else []))
         write_text(Path(path), text, sources=kept, force=force)
+
+
+def total_bytes(files: Sequence[Path]) -> int | None:
+    """Of a model's files together; None where there are none, or one cannot be looked at."""
+    try:
+        return sum(file.stat().st_size for file in files) or None
+    except OSError:
+        return None

@@ -10,11 +10,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from taso_py.errors import SpeedupNotReachedError
 from taso_py.finished import FinishedModel
+from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
+from taso_py.options.gate import require_conditions
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.result/1"
+INSPECTION_SCHEMA = "superopt.inspection/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,15 @@ class Rejection:
 
 ReasonCode = Literal[
     "unsupported", "nothing matched", "nothing faster", "all rejected", "lost the race", "not confirmed",
-    "too noisy", "too little time", "interrupted",
+    "too noisy", "too little time", "race ended early", "interrupted",
 ]  # fmt: skip
+_DOUBTS: Mapping[ReasonCode, Verdict] = {
+    "too noisy": "too noisy",
+    "too little time": "not decided",
+    "race ended early": "not decided",
+    "interrupted": "not decided",
+}
+"""Reasons that leave open whether a faster model was found; the others say that none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +155,10 @@ class Result(FinishedModel):
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     tolerance: float | None = None
+    """Allowed relative error of the output that came closest to it; None where `rtol` and `atol` were given."""
+    rtol: float | None = None
+    atol: float | None = None
+    """|y-y'| <= atol + rtol·|y| was allowed for every element; None: the tolerance of the element type."""
     nodes_before: int
     nodes_after: int
     opaque_nodes: int
@@ -176,7 +189,11 @@ class Result(FinishedModel):
     ort_version: str
     seed: int
     notes: tuple[str, ...] = ()
-    """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
+    """Remarks for the reader, one line each."""
+    warnings: tuple[str, ...] = ()
+    """What was warned of while it was made."""
+    gate: tuple[Condition, ...] = ()
+    """The conditions that the result was judged by, as `judged` left them."""
 
     @property
     def changed(self) -> bool:
@@ -188,19 +205,44 @@ class Result(FinishedModel):
 
         Raises OutputError like `save`.
         """
-        self._write_beside(path, self._evidence().decisions(self._measured()), force=force)
+        told = {name: plain(getattr(self, name)) for name in _MEASURED}
+        self._write_beside(path, self._evidence().decisions(told), force=force)
 
-    def _measured(self) -> dict[str, Any]:
-        return {name: plain(getattr(self, name)) for name in _MEASURED}
+    @property
+    def as_given(self) -> bool:
+        """Whether the model came back as it was: its speed-up is 1, its error 0, its size the same."""
+        return self.improved is False or self.reason is not None
+
+    def judged(self, conditions: Mapping[str, float]) -> Result:
+        """The result with a verdict in `gate` on each condition, of min-speedup, max-rel-error and max-size.
+
+        UsageError for another, and for a number that cannot be meant.
+        """
+        require_conditions(conditions)
+        return dataclasses.replace(self, gate=judge(conditions, self._measured()))
+
+    def require_gate(self) -> None:
+        """Raise GateError, TooNoisyError or UndecidedError unless every condition of `gate` is passed."""
+        require(self.gate)
 
     def require_speedup(self, minimum: float) -> None:
-        """Raise SpeedupNotReachedError unless the lower bound of the confirmed speed-up is at least `minimum`."""
-        reached = self.speedup_low if self.improved and self.speedup_low is not None else 1.0
-        if reached < minimum:
-            raise SpeedupNotReachedError(
-                f"the speed-up is at least {reached:.3f}, which is below --min-speedup {minimum:g}: "
-                "lower it or raise --time-budget"
-            )
+        """Raise GateError unless the lower bound of the confirmed speed-up is at least `minimum`.
+
+        It is SpeedupNotReachedError, TooNoisyError where the figures cannot tell, UndecidedError where there are none.
+        """
+        self.judged({SPEEDUP: minimum}).require_gate()
+
+    def _measured(self) -> Measured:
+        if self.as_given:
+            reason = self.reason
+            doubt, why = (None, "") if reason is None else (_DOUBTS.get(reason.code), reason.words)
+            back = f"the model came back as it was{': ' if why else ''}{why}"
+            return Measured(speedup=(1.0, 1.0, 1.0), rel_error=0.0, size=1.0, doubt=doubt, why=back)
+        low, middle, high = self.speedup_low, self.speedup, self.speedup_high
+        timed = None if low is None or middle is None or high is None else (low, middle, high)
+        before, after = self.bytes_before, self.bytes_after
+        size = None if not before or after is None else after / before
+        return Measured(speedup=timed, rel_error=self.max_rel_error, size=size)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in their documented order, as plain values."""
@@ -221,7 +263,8 @@ _MEASURED = (
 JSON_FIELDS = (
     *("input", "output", "output_sha256", "improved", "speedup", "speedup_low", "speedup_high"),
     *("predicted_speedup", "latency_before_ms", "latency_after_ms", "max_abs_error", "max_rel_error"),
-    *("tolerance", "nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
+    *("tolerance", "rtol", "atol", "bytes_before", "bytes_after"),
+    *("nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
     *(
         "rejected",
         "raced",
@@ -239,7 +282,7 @@ JSON_FIELDS = (
         "cpu",
         "ort_version",
     ),
-    "seed",
+    *("seed", "notes", "warnings", "gate"),
 )
 
 
@@ -274,7 +317,7 @@ class Inspection:
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
         fields = {item.name: plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
-        return {"schema": "superopt.inspection/1"} | fields
+        return {"schema": INSPECTION_SCHEMA} | fields
 
     def to_json(self) -> str:
         """One JSON object."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from taso_py.cli import outcome
 from taso_py.prove.trials.runs import Replay
 from taso_py.rules import lock as locks
 from tests.helpers.judging import DOUBLE
+from tests.helpers.schemas import require_valid, require_valid_files
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before any test module imports ONNX Runtime
 
@@ -43,7 +46,7 @@ def run_cli(tmp_path: Path) -> RunCli:
         preexec: Callable[[], None] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         cache = {"SUPEROPT_CACHE": str(tmp_path.parent / f"{tmp_path.name}-cache.sqlite")}
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "taso_py", *map(str, arguments)],
             cwd=cwd or tmp_path,
             env=cli_environment(cache | dict(env or {})),
@@ -52,8 +55,25 @@ def run_cli(tmp_path: Path) -> RunCli:
             timeout=timeout,
             preexec_fn=preexec,
         )
+        if "--json" in arguments and "--help" not in arguments:
+            require_valid(json.loads(done.stdout))
+        require_valid_files(cwd or tmp_path)
+        return done
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def json_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command prints as JSON inside a test's own process conforms to its schema."""
+    write = outcome._write
+
+    def written(text: str) -> None:
+        if text.startswith("{") and "$schema" not in text:
+            require_valid(json.loads(text))
+        write(text)
+
+    monkeypatch.setattr(outcome, "_write", written)
 
 
 def tiny_network() -> onnx.ModelProto:

@@ -50,7 +50,7 @@ def run_pip(*arguments: str, python: Path | None = None) -> None:
 
 def test_the_wheel_holds_the_package_and_the_rules(wheel: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    kinds = (".py", ".lark", ".typed")
+    kinds = (".py", ".lark", ".typed", ".json")
     source = wheel.parent / "source"
     package = {str(path.relative_to(source)) for path in (source / "taso_py").rglob("*") if path.suffix in kinds}
     rules = {f"taso_py/_rules/{path.name}" for path in (source / "rules").glob("*.rules")}

@@ -23,7 +23,7 @@ from taso_py.check.compare import compare_values, is_floating
 from taso_py.check.facts import ModelFacts, interface_difference, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes
-from taso_py.check.tolerance import tolerance_for
+from taso_py.check.tolerance import Closeness, Limit, tolerance_for
 from taso_py.errors import CertificateError, ModelError, WorkerError
 
 _MIXED = (0.0, 0.0, 1.0, -1.0, 0.5, -2.0, 3.0, -8.0, 2.0**-10, -(2.0**-10))
@@ -38,6 +38,8 @@ class Inputs:
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     arrays: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    closeness: Closeness | None = None
+    """What is allowed in place of the tolerances of the element types."""
 
 
 def require_agreement(
@@ -62,6 +64,7 @@ def require_agreement(
             workloads=(inputs.shapes,),
             overrides=inputs.arrays,
             seed=inputs.seed,
+            closeness=inputs.closeness,
             facts=facts,
             worker=worker,
         )
@@ -112,18 +115,19 @@ class _Mixed:
             found = self.worker.run(second, feeds)
         except (ModelError, WorkerError) as error:
             raise CertificateError(f"the optimised model does not run where the original does: {error}") from None
-        self._compare(expected, found)
+        self._compare(expected, found, inputs.closeness)
         return True
 
-    def _compare(self, expected: Outputs, found: Outputs) -> None:
+    def _compare(self, expected: Outputs, found: Outputs, closeness: Closeness | None) -> None:
         prepared = self.checker.prepare()
         for name, value in expected.items():
             if name in prepared.unstable:
                 continue
-            one = compare_values(name, value, _where_finite(value, found.get(name)))
+            one = compare_values(name, value, _where_finite(value, found.get(name)), closeness)
             allowed = tolerance_for(one.dtype, narrowest=self.facts.narrowest).allow(prepared.own_error(name))
-            if one.relative > allowed:
-                text = f"{one.describe()}, allowed {allowed:.2g} (inputs: zeros, small and large numbers mixed)"
+            limit = Limit(allowed, closeness)
+            if limit.exceeded(one.relative, one.excess):
+                text = f"{one.describe()}, allowed {limit} (inputs: zeros, small and large numbers mixed)"
                 raise CertificateError(f"the models do not agree in ONNX Runtime: {text}")
 
 

@@ -16,6 +16,7 @@ from taso_py.check.headroom import cramped
 from taso_py.check.oracle import ALWAYS, Oracle, OracleLimits, Prepared
 from taso_py.check.report import CheckReport, refused
 from taso_py.check.shapes import Shape
+from taso_py.check.tolerance import Closeness
 from taso_py.check.trial import CandidateTrial
 from taso_py.errors import ModelError, WorkerError
 
@@ -24,7 +25,8 @@ class Checker:
     """Checks candidates against one original, whose outputs are computed once; a context manager.
 
     ``workloads`` are assignments as for `resolve_shapes` (none: the default shapes); ``overrides`` are arrays
-    that replace generated inputs. ``worker`` lends a worker of the same configuration; it is left running.
+    that replace generated inputs; ``closeness`` stands in place of the tolerances of the element types. ``worker``
+    lends a worker of the same configuration; it is left running.
     At most two sessions are alive at any time.
     """
 
@@ -37,12 +39,14 @@ class Checker:
         overrides: Mapping[str, Any] | None = None,
         seed: int = 0,
         limits: OracleLimits | None = None,
+        closeness: Closeness | None = None,
         facts: ModelFacts | None = None,
         worker: Worker | None = None,
     ) -> None:
         self.original = ModelRef.of(original)
         self.config = config
         self.limits = limits or OracleLimits()
+        self.closeness = closeness
         self.facts = facts or read_facts(self.original)
         self._lent = worker
         self._deployed = worker or Worker(config)
@@ -95,6 +99,7 @@ class Checker:
             worker=self._deployed,
             deadline=deadline,
             first_failure=first_failure,
+            closeness=self.closeness,
         )
         trial.at_oracle()
         if deployed and trial.reason is None:
@@ -121,12 +126,15 @@ def check(
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
     limits: OracleLimits | None = None,
+    closeness: Closeness | None = None,
 ) -> CheckReport:
     """One candidate against one original; the original may use half of the time that ``limits`` leaves."""
     whole = limits or OracleLimits()
     now = time.monotonic()
     half = OracleLimits(now + (whole.deadline - now) / 2, whole.max_cases, whole.flops)
-    with Checker(original, config, workloads=workloads, overrides=overrides, seed=seed, limits=half) as checker:
+    with Checker(
+        original, config, workloads=workloads, overrides=overrides, seed=seed, limits=half, closeness=closeness
+    ) as checker:
         return checker.check(candidate, deadline=whole.deadline)
 
 
@@ -139,10 +147,13 @@ def check_models(
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
     limits: OracleLimits | None = None,
+    closeness: Closeness | None = None,
 ) -> CheckReport:
     """``superopt check A B``: the interfaces must agree, then `check` with A as the original."""
     one, other = ModelRef.of(first), ModelRef.of(second)
     reason = interface_difference(read_facts(one), read_facts(other))
     if reason is not None:
         return refused(f"{one.name} and {other.name} cannot be compared: {reason}")
-    return check(one, other, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits)
+    return check(
+        one, other, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits, closeness=closeness
+    )

@@ -1,21 +1,22 @@
 """How far two sets of outputs lie apart.
 
 error = max|y - y'| / max|y| per output, over the finite elements of y; where max|y| = 0, or nothing is
-finite, the absolute error stands for it. NaN and ±Inf must sit in the same places; integers, bools and
-strings must be equal.
+finite, the absolute error stands for it. Under a `Closeness` each element is held to its own bound instead.
+NaN and ±Inf must sit in the same places; integers, bools and strings must be equal.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from taso_py.arrays import Array
 from taso_py.backend.protocol import Outputs
+from taso_py.check.tolerance import Closeness
 
 Index = tuple[int, ...]
 
@@ -29,6 +30,9 @@ class Deviation:
     relative: float
     absolute: float
     _: KW_ONLY
+    excess: float = 0.0
+    """The largest |y - y'| over what a `Closeness` allows there: more than 1 is too far. Without one 0, or inf where
+    the values cannot be compared."""
     index: Index | None = None
     """Place of the worst element; a sequence's element number comes first."""
     reference: str = ""
@@ -46,20 +50,24 @@ class Deviation:
         return f"output '{self.output}'{place}: {values}, relative error {self.relative:.2g}"
 
 
-def compare_outputs(reference: Outputs, candidate: Outputs) -> tuple[Deviation, ...]:
+def compare_outputs(
+    reference: Outputs, candidate: Outputs, closeness: Closeness | None = None
+) -> tuple[Deviation, ...]:
     """One deviation per output of the reference, in its order."""
     return tuple(
-        compare_values(name, value, candidate[name]) if name in candidate else _unlike(name, value, "is missing")
+        compare_values(name, value, candidate[name], closeness)
+        if name in candidate
+        else _unlike(name, value, "is missing")
         for name, value in reference.items()
     )
 
 
-def compare_values(name: str, reference: Any, candidate: Any) -> Deviation:
-    """The worst deviation between two values of one output."""
+def compare_values(name: str, reference: Any, candidate: Any, closeness: Closeness | None = None) -> Deviation:
+    """The worst deviation between two values of one output, with its `excess` where there is a ``closeness``."""
     if isinstance(reference, list) and isinstance(candidate, list):
-        return _compare_sequences(name, reference, candidate)
+        return _compare_sequences(name, reference, candidate, closeness)
     if isinstance(reference, dict) and isinstance(candidate, dict):
-        return _compare_maps(name, reference, candidate)
+        return _compare_maps(name, reference, candidate, closeness)
     if not isinstance(reference, np.ndarray) or not isinstance(candidate, np.ndarray):
         same = _form(reference) == _form(candidate)
         reason = f"{_form(reference)} became {_form(candidate)}"
@@ -70,39 +78,36 @@ def compare_values(name: str, reference: Any, candidate: Any) -> Deviation:
         return _unlike(name, reference, f"shape {reference.shape} became {candidate.shape}")
     if reference.size == 0:
         return Deviation(name, str(reference.dtype), 0.0, 0.0)
-    return _compare_arrays(name, reference, candidate)
+    return _compare_arrays(name, reference, candidate, closeness)
 
 
-def _compare_sequences(name: str, reference: list[Any], candidate: list[Any]) -> Deviation:
+def _compare_sequences(name: str, reference: list[Any], candidate: list[Any], closeness: Closeness | None) -> Deviation:
     if len(reference) != len(candidate):
         return _unlike(name, reference, f"length {len(reference)} became {len(candidate)}")
     worst = Deviation(name, "sequence", 0.0, 0.0)
     for number, deviation in enumerate(
-        compare_values(name, ours, theirs) for ours, theirs in zip(reference, candidate, strict=True)
+        compare_values(name, ours, theirs, closeness) for ours, theirs in zip(reference, candidate, strict=True)
     ):
-        if number == 0 or deviation.relative > worst.relative:
-            worst = Deviation(
-                name,
-                deviation.dtype,
-                deviation.relative,
-                deviation.absolute,
-                index=(number, *(deviation.index or ())),
-                reference=deviation.reference,
-                candidate=deviation.candidate,
-                reason=deviation.reason,
-                malformed=deviation.malformed,
-            )
+        if number == 0 or _badness(deviation, closeness) > _badness(worst, closeness):
+            worst = replace(deviation, index=(number, *(deviation.index or ())))
     return worst
 
 
-def _compare_maps(name: str, reference: dict[Any, Any], candidate: dict[Any, Any]) -> Deviation:
+def _badness(deviation: Deviation, closeness: Closeness | None) -> float:
+    return deviation.relative if closeness is None else deviation.excess
+
+
+def _compare_maps(
+    name: str, reference: dict[Any, Any], candidate: dict[Any, Any], closeness: Closeness | None
+) -> Deviation:
     """ONNX's maps, from integers or strings to numbers or strings."""
     if reference.keys() != candidate.keys():
         return _unlike(name, reference, "the keys differ")
-    return compare_values(name, np.array([*reference.values()]), np.array([candidate[key] for key in reference]))
+    ours, theirs = np.array([*reference.values()]), np.array([candidate[key] for key in reference])
+    return compare_values(name, ours, theirs, closeness)
 
 
-def _compare_arrays(name: str, reference: Array, candidate: Array) -> Deviation:
+def _compare_arrays(name: str, reference: Array, candidate: Array, closeness: Closeness | None) -> Deviation:
     if not is_floating(reference.dtype):
         unequal = np.asarray(reference != candidate)
         if not unequal.any():
@@ -117,10 +122,12 @@ def _compare_arrays(name: str, reference: Array, candidate: Array) -> Deviation:
         return _at(name, reference, candidate, int(np.argmax(misplaced)), math.inf, math.inf, reason=reason)
     finite = np.isfinite(ours)
     distance = np.abs(np.subtract(ours, theirs, out=np.zeros_like(ours), where=finite))
-    place = int(np.argmax(distance))
-    absolute = float(distance.reshape(-1)[place])
-    scale = float(np.abs(ours, where=finite, out=np.zeros(ours.shape)).max())
-    return _at(name, reference, candidate, place, absolute / scale if scale > 0 else absolute, absolute)
+    sizes = np.abs(ours, where=finite, out=np.zeros(ours.shape))
+    absolute, scale = float(distance.max()), float(sizes.max())
+    shares = distance if closeness is None else closeness.excess(sizes, distance)
+    place = int(np.argmax(shares))
+    found = _at(name, reference, candidate, place, absolute / scale if scale > 0 else absolute, absolute)
+    return found if closeness is None else replace(found, excess=float(shares.reshape(-1)[place]))
 
 
 def _misplaced(ours: Array, theirs: Array) -> Array:
@@ -150,12 +157,13 @@ def _at(
         reference=_show(reference[index]),
         candidate=_show(candidate[index]),
         reason=reason,
+        excess=0.0 if reason is None else math.inf,
     )
 
 
 def _unlike(name: str, reference: Any, reason: str) -> Deviation:
     dtype = str(reference.dtype) if isinstance(reference, np.ndarray) else _form(reference)
-    return Deviation(name, dtype, math.inf, math.inf, reason=reason, malformed=True)
+    return Deviation(name, dtype, math.inf, math.inf, excess=math.inf, reason=reason, malformed=True)
 
 
 def _form(value: Any) -> str:

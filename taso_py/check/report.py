@@ -24,7 +24,8 @@ class CheckReport:
     """Whether the candidate computes the original's function; ``reason`` is one line when it does not.
 
     ``max_rel_error`` = max|y-y'| / max|y| over all cases and outputs at ORT_DISABLE_ALL; ``tolerance``
-    belongs to the output that came closest to its own; ``own_error`` is the original's distance between
+    belongs to the output that came closest to its own, and is None where ``rtol`` and ``atol`` were given for every
+    element; ``own_error`` is the original's distance between
     ENABLE_ALL and DISABLE_ALL; ``reference_error`` the candidate's to a float64 evaluation (None: none).
     """
 
@@ -32,7 +33,7 @@ class CheckReport:
     reason: str | None
     max_rel_error: float
     max_abs_error: float
-    tolerance: float
+    tolerance: float | None
     own_error: float
     reference_error: float | None
     cases: tuple[CaseResult, ...]
@@ -40,6 +41,8 @@ class CheckReport:
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     elapsed_s: float
+    rtol: float | None = None
+    atol: float | None = None
     failing_case: str | None = None
     failing_feeds: Feeds | None = field(default=None, repr=False, compare=False)
 

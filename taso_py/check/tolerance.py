@@ -7,7 +7,11 @@ its outputs with ONNX Runtime's optimizer on and off: what its user has accepted
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
+
+import numpy as np
+
+from taso_py.arrays import Array
 
 OWN_FACTOR = 4.0
 
@@ -27,6 +31,55 @@ class Tolerance:
     def allow(self, own_error: float) -> float:
         """max(base, min(cap, 4 × own_error)); the base alone where own_error is inf (NaN or Inf moved)."""
         return max(self.base, min(self.cap, OWN_FACTOR * own_error)) if isfinite(own_error) else self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """``|y - y'| <= atol + rtol * |y|`` for every element of a rounded type, as `numpy.allclose`; y is the original's.
+
+    It stands in place of the element type's tolerance, whatever the original's own error is.
+    """
+
+    rtol: float = 1e-5
+    atol: float = 1e-8
+
+    @staticmethod
+    def of(rtol: float | None, atol: float | None) -> Closeness | None:
+        """None where neither is given; for one alone the other is as numpy's default has it."""
+        if rtol is None and atol is None:
+            return None
+        default = Closeness()
+        return Closeness(default.rtol if rtol is None else rtol, default.atol if atol is None else atol)
+
+    def excess(self, original: Array, distance: Array) -> Array:
+        """By element, the distance over what is allowed: more than 1 is too far, inf where nothing is allowed."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            allowed = self.atol + self.rtol * np.abs(original)
+            share = np.where(distance == 0, 0.0, distance / allowed)
+            share = np.where(np.isnan(share), 1.0, share)  # inf of inf is allowed
+            return np.asarray(np.where(distance > allowed, np.maximum(share, np.nextafter(1.0, 2.0)), share))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far one output may be off: ``relative`` to its largest value, unless `closeness` speaks of each element."""
+
+    relative: float
+    closeness: Closeness | None = None
+
+    def share(self, relative: float, excess: float) -> float:
+        """How much of it a deviation takes, as `Deviation` has the two figures."""
+        if self.closeness is not None:
+            return excess
+        return relative / self.relative if self.relative > 0 else (inf if relative > 0 else 0.0)
+
+    def exceeded(self, relative: float, excess: float) -> bool:
+        """Whether a deviation is too large."""
+        return relative > self.relative if self.closeness is None else self.share(relative, excess) > 1
+
+    def __str__(self) -> str:
+        one = self.closeness
+        return f"{self.relative:.2g}" if one is None else f"{one.atol:g} + {one.rtol:g}*|y| in every element"
 
 
 FLOAT32 = Tolerance(1e-4, 1e-2)

@@ -15,7 +15,7 @@ from taso_py.check.compare import Deviation, compare_outputs, compare_values, is
 from taso_py.check.facts import ModelFacts
 from taso_py.check.oracle import ALWAYS, OracleCase, Prepared
 from taso_py.check.report import CaseResult, CheckReport
-from taso_py.check.tolerance import OWN_FACTOR, deployed_tolerance, tolerance_for
+from taso_py.check.tolerance import OWN_FACTOR, Closeness, Limit, deployed_tolerance, tolerance_for
 from taso_py.errors import ModelError, WorkerError
 
 
@@ -33,9 +33,11 @@ class CandidateTrial:
     """Runs sessions as deployed; may be the oracle's worker."""
     deadline: float
     first_failure: bool
+    closeness: Closeness | None
+    """The user's own tolerance, in place of those of the element types."""
     reason: str | None = None
     failing: OracleCase | None = None
-    worst: tuple[float, float, Deviation] | None = None  # error / tolerance, tolerance, deviation
+    worst: tuple[float, Limit, Deviation] | None = None  # share of the limit, limit, deviation
     reference_error: float | None = None
     cases: list[CaseResult] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class CandidateTrial:
             except (ModelError, WorkerError) as error:
                 self._fail(f"{error} (inputs: {case.label})", case)
                 break
-            self._judge(case, compare_outputs(case.expected, outputs))
+            self._judge(case, compare_outputs(case.expected, outputs, self.closeness))
             if case.reference is not None:
                 self._judge_against_float64(case, case.reference, outputs)
             if self.reason is not None and self.first_failure:
@@ -75,8 +77,8 @@ class CandidateTrial:
             except (ModelError, WorkerError) as error:
                 doubtful.append((case, str(error)))
                 break
-            found = self._stable(compare_outputs(case.expected, outputs))
-            doubtful += [(case, one) for one in found if one.relative > self._deployed_limit(one)]
+            found = self._stable(compare_outputs(case.expected, outputs, self.closeness))
+            doubtful += [(case, one) for one in found if _beyond(one, self._deployed_limit(one))]
         self.worker.close(handle)
         if doubtful:
             self._ask_original(doubtful)
@@ -84,13 +86,16 @@ class CandidateTrial:
     def report(self, elapsed_s: float) -> CheckReport:
         """The verdict so far."""
         none = 0.0 if self.reason is None else math.inf
-        _, tolerance, deviation = self.worst or (0.0, 0.0, None)
+        _, limit, deviation = self.worst or (0.0, Limit(0.0), None)
+        close = self.closeness
         return CheckReport(
             passed=self.reason is None,
             reason=self.reason,
             max_rel_error=max((case.relative for case in self.cases), default=none),
             max_abs_error=max((case.absolute for case in self.cases), default=none),
-            tolerance=tolerance,
+            tolerance=limit.relative if close is None else None,
+            rtol=None if close is None else close.rtol,
+            atol=None if close is None else close.atol,
             own_error=self.prepared.largest_own_error(),
             reference_error=self.reference_error,
             cases=tuple(self.cases),
@@ -120,12 +125,12 @@ class CandidateTrial:
         farthest = max((one.absolute for one in stable), default=0.0)
         self.cases.append(CaseResult(case.label, largest, farthest, tuple(stable)))
         for one in stable:
-            tolerance = self._tolerance(one)
-            share = one.relative / tolerance if tolerance > 0 else (math.inf if one.relative > 0 else 0.0)
+            limit = self._limit(one)
+            share = limit.share(one.relative, one.excess)
             if self.worst is None or share > self.worst[0]:
-                self.worst = (share, tolerance, one)
-            if one.relative > tolerance:
-                self._fail(f"{one.describe()}, allowed {tolerance:.2g} (inputs: {case.label})", case)
+                self.worst = (share, limit, one)
+            if _beyond(one, limit):
+                self._fail(f"{one.describe()}, allowed {limit} (inputs: {case.label})", case)
 
     def _judge_against_float64(self, case: OracleCase, reference: Outputs, outputs: Outputs) -> None:
         """The candidate may not be farther from float64 than the tolerance, where the original is not."""
@@ -137,23 +142,23 @@ class CandidateTrial:
                 continue
             if not is_floating(exact.dtype) or not is_floating(ours.dtype) or theirs.dtype != ours.dtype:
                 continue
-            tolerance = self._tolerance(compare_values(name, ours, theirs))
-            if compare_values(name, exact, ours.astype(exact.dtype)).relative > tolerance:
+            limit = self._limit(compare_values(name, ours, theirs))
+            if _beyond(compare_values(name, exact, ours.astype(exact.dtype), self.closeness), limit):
                 self.notes.append(f"output '{name}': float64 evaluation not used, the original is far from it")
                 continue
-            distance = compare_values(name, exact, theirs.astype(exact.dtype))
+            distance = compare_values(name, exact, theirs.astype(exact.dtype), self.closeness)
             self.reference_error = max(self.reference_error or 0.0, distance.relative)
-            if distance.relative > tolerance:
-                text = f"{distance.describe()} against a float64 evaluation, allowed {tolerance:.2g}"
+            if _beyond(distance, limit):
+                text = f"{distance.describe()} against a float64 evaluation, allowed {limit}"
                 self._fail(f"{text} (inputs: {case.label})", case)
 
-    def _tolerance(self, one: Deviation) -> float:
+    def _limit(self, one: Deviation) -> Limit:
         allowed = tolerance_for(one.dtype, narrowest=self.facts.narrowest)
-        return allowed.allow(self.prepared.own_error(one.output))
+        return Limit(allowed.allow(self.prepared.own_error(one.output)), self.closeness)
 
-    def _deployed_limit(self, one: Deviation) -> float:
+    def _deployed_limit(self, one: Deviation) -> Limit:
         allowed = deployed_tolerance(one.dtype, self.config.ep, self.config.ep_options, narrowest=self.facts.narrowest)
-        return allowed.allow(self.prepared.own_error(one.output))
+        return Limit(allowed.allow(self.prepared.own_error(one.output)), self.closeness)
 
     def _ask_original_to_load(self, error: Exception) -> None:
         try:
@@ -179,15 +184,16 @@ class CandidateTrial:
             if isinstance(ours, str):
                 self._fail(f"as deployed: {ours} (inputs: {case.label})", case)
                 continue
-            own = next(one for one in compare_outputs(case.expected, outputs) if one.output == ours.output)
+            deviations = compare_outputs(case.expected, outputs, self.closeness)
+            own = next(one for one in deviations if one.output == ours.output)
             limit = self._deployed_limit(ours)
-            if own.relative > limit and ours.relative <= OWN_FACTOR * own.relative:
+            if _beyond(own, limit) and ours.relative <= OWN_FACTOR * own.relative:
                 self.warnings.append(
                     f"as deployed, {ours.describe()} (inputs: {case.label}); so does the original "
                     f"({own.relative:.2g}): ONNX Runtime's optimizer or provider changes this model"
                 )
             else:
-                text = f"as deployed, {ours.describe()}, allowed {limit:.2g}"
+                text = f"as deployed, {ours.describe()}, allowed {limit}"
                 self._fail(f"{text}, original {own.relative:.2g} (inputs: {case.label})", case)
         self.worker.close(handle)
 
@@ -195,3 +201,7 @@ class CandidateTrial:
         if self.reason is None:
             self.reason = reason
             self.failing = case
+
+
+def _beyond(one: Deviation, limit: Limit) -> bool:
+    return limit.exceeded(one.relative, one.excess)

@@ -15,6 +15,7 @@ from taso_py.cli.models import bench, check, inspect
 from taso_py.cli.optimize import optimize
 from taso_py.cli.outcome import EXIT_CODES, exit_code_of
 from taso_py.cli.rules import rules
+from taso_py.cli.schema import schema
 from taso_py.cli.verify import verify
 from taso_py.version import VERSION
 
@@ -30,7 +31,7 @@ def superopt() -> None:
     """
 
 
-for command in (optimize, apply, certify, bench, check, inspect, rules, verify, generate, cache):
+for command in (optimize, apply, certify, bench, check, inspect, rules, verify, generate, cache, schema):
     superopt.add_command(command)
 
 

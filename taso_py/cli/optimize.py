@@ -24,17 +24,21 @@ if TYPE_CHECKING:
 def optimize(model: Path, options: Options, delivery: Delivery) -> None:
     """Find a faster model that computes the same function as MODEL, check it, measure it, write it to OUT."""
     from taso_py.report.delivery import delivered, require_deliverable
+    from taso_py.report.pipeline import failures_told, tell_pipeline
 
-    delivery.require_compatible(options)
-    require_deliverable(model, delivery)
     verbosity = -1 if delivery.quiet else delivery.verbosity
-    with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
-        with progress_on_stderr(verbosity) as progress:
-            result = api.optimize(model, options, progress=progress, stop=stop)
-        result = delivered(result, model, delivery)
-        if delivery.record is not None:
-            result.save_decisions(delivery.record, force=delivery.force)
+    with failures_told(model, delivery):
+        delivery.require_compatible(options)
+        require_deliverable(model, delivery)
+        with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+            with progress_on_stderr(verbosity) as progress:
+                result = api.optimize(model, options, progress=progress, stop=stop)
+            result = delivered(result, model, delivery).judged(delivery.conditions)
+            if delivery.record is not None:
+                result.save_decisions(delivery.record, force=delivery.force)
+    tell_pipeline(result, model, delivery)
     _present(result, delivery)
+    result.require_gate()
     if stop.signal is not None:
         raise click.exceptions.Exit(exit_code_after(stop.signal))
 
@@ -51,5 +55,3 @@ def _present(result: Result, delivery: Delivery) -> None:
         emit(result.to_json())
     else:
         emit(sentence(result) if delivery.quiet else result_text(result))
-    if delivery.min_speedup is not None:
-        result.require_speedup(delivery.min_speedup)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import signal
@@ -10,12 +11,18 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from taso_py.errors import OutputError, SuperoptError, UsageError
 from taso_py.streams import discard, say, steady
+from taso_py.version import VERSION
+
+SCHEMA = "superopt.error/1"
 
 INTERNAL = SuperoptError.exit_code
 INTERRUPTED = 130
@@ -33,10 +40,13 @@ Exit codes:
   3    MODEL missing, unreadable or not runnable
   4    output cannot be written
   5    ONNX Runtime or execution provider missing
-  6    --min-speedup not reached (the model is still written)
+  6    a condition of --gate or --min-speedup missed (the model is still written, as with 7 and 8)
+  7    the measurement is too noisy to say whether the speed-up is reached
+  8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL (first Ctrl-C: the same, and 0)
   130  second Ctrl-C
+  141  stdout was closed by its reader
   143  SIGTERM: as SIGHUP
 """
 
@@ -44,37 +54,91 @@ Exit codes:
 def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
     """Run `command`; the exit code of the table above."""
     steady()
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    answer = Answer(as_json=_json_asked(arguments))
+    failure = _run(command, arguments, answer)
+    if failure.kind is not None and answer.as_json and not answer.given:
+        _emit_failure(failure)
+    return failure.exit_code
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a command has put on stdout so far, and whether it should be JSON."""
+
+    as_json: bool
+    given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a command ended; ``kind`` is the class of the error, None where it has said all that it has to say."""
+
+    exit_code: int
+    kind: str | None = None
+    code: str = ""
+    line: str = ""
+
+
+def _run(command: click.Group, arguments: list[str], answer: Answer) -> Ending:
     logger = logging.getLogger("taso_py")
     if not any(isinstance(handler, _LogLines) for handler in logger.handlers):
         logger.addHandler(_LogLines())
     if not sys.warnoptions:  # a library's deprecation warning is not the user's business
         warnings.simplefilter("ignore")
     try:
-        _invoke(command, arguments)
-        return 0
+        with command.make_context("superopt", list(arguments), obj=answer) as context:
+            command.invoke(context)
+        return Ending(0)
     except click.exceptions.Exit as request:
-        return request.exit_code
+        return Ending(request.exit_code)
     except click.exceptions.NoArgsIsHelpError as request:
         say(request.format_message())
-        return UsageError.exit_code
+        return Ending(UsageError.exit_code)
     except click.ClickException as error:
-        return _fail(error.format_message(), UsageError.exit_code)
+        return _fail(UsageError(error.format_message()))
     except SuperoptError as error:
         internal = type(error).exit_code == INTERNAL
-        return _crash(error) if internal else _fail(str(error), error.exit_code)
+        return _crash(error) if internal else _fail(error)
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", INTERRUPTED)
+        return _failed("interrupted", INTERRUPTED, "interrupted", "KeyboardInterrupt")
     except BrokenPipeError:
         _discard_stdout()
-        return CLOSED_PIPE
+        return Ending(CLOSED_PIPE)
     except Exception as error:  # noqa: BLE001 - the promise of one line holds for our own bugs too
         return _crash(error)
 
 
-def _invoke(command: click.Group, arguments: list[str] | None) -> None:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with command.make_context("superopt", list(arguments)) as context:
-        command.invoke(context)
+def _json_asked(arguments: Sequence[str]) -> bool:
+    """Whether JSON is wanted, for as long as the options are not read: they may be what is wrong."""
+    before_names = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    variable = os.environ.get("SUPEROPT_JSON", "").strip().lower()
+    return "--json" in before_names or variable in ("1", "true", "t", "yes", "y", "on")
+
+
+def expect_json(asked: bool) -> None:
+    """Say of the command that is running whether its answer is JSON: its options are read."""
+    if (answer := _answer()) is not None:
+        answer.as_json = asked
+
+
+def _answer() -> Answer | None:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.find_object(Answer)
+
+
+def _emit_failure(ending: Ending) -> None:
+    """The error as one JSON object on stdout, which may itself be what is broken: line and exit code stay."""
+    told = {
+        "schema": SCHEMA,
+        "superopt_version": VERSION,
+        "error": ending.line,
+        "code": ending.code,
+        "kind": ending.kind,
+        "exit_code": ending.exit_code,
+    }
+    with suppress(OutputError, BrokenPipeError):
+        emit(json.dumps(told, indent=2))
 
 
 def exit_code_after(number: int) -> int:
@@ -84,10 +148,12 @@ def exit_code_after(number: int) -> int:
 
 def emit(text: str) -> None:
     """Print a result on stdout; raises OutputError where that fails for another reason than a closed pipe."""
+    if (answer := _answer()) is not None:
+        answer.given = True
     if sys.stdout is None:
         raise OutputError("cannot write to stdout: it is closed (redirect it elsewhere)")
     try:
-        click.echo(text)
+        _write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -95,6 +161,10 @@ def emit(text: str) -> None:
         _discard_stdout()
         reason = (error.strerror or "unknown reason").lower()
         raise OutputError(f"cannot write to stdout: {reason} (redirect it elsewhere)") from error
+
+
+def _write(text: str) -> None:
+    click.echo(text)
 
 
 def _discard_stdout() -> None:
@@ -114,21 +184,29 @@ class _LogLines(logging.Handler):
         say(f"superopt: {record.levelname.lower()}: {text}")
 
 
-def _fail(message: str, code: int) -> int:
-    say(f"superopt: error: {' '.join(message.split())}")
-    return code
+def _fail(error: SuperoptError) -> Ending:
+    return _failed(str(error), error.exit_code, error.code, type(error).__name__)
 
 
-def _crash(error: BaseException) -> int:
+def _failed(message: str, exit_code: int, code: str, kind: str) -> Ending:
+    line = " ".join(message.split())
+    say(f"superopt: error: {line}")
+    return Ending(exit_code, kind, code, line)
+
+
+def _crash(error: BaseException) -> Ending:
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:
         _discard_stdout()
-        return _fail(f"cannot write: {(error.strerror or type(error).__name__).lower()}", OutputError.exit_code)
+        return _fail(OutputError(f"cannot write: {(error.strerror or type(error).__name__).lower()}"))
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     try:
         where = f"details in {_save_traceback(error)}"
     except OSError:
         where = "and the details could not be saved"
-    return _fail(f"internal error: {what} ({where}; please report it)", INTERNAL)
+    line = f"internal error: {what} ({where}; please report it)"
+    return _failed(
+        line, INTERNAL, (error if isinstance(error, SuperoptError) else SuperoptError).code, type(error).__name__
+    )
 
 
 def _save_traceback(error: BaseException) -> Path:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_ori
 
 import click
 
+from taso_py.cli.outcome import expect_json
 from taso_py.options.field import ANY, Declared, OptionRecord, declared
 from taso_py.progress import Progress
 
@@ -79,6 +80,7 @@ def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:
         def command(**arguments: Any) -> Any:
             for name, kind in kinds.items():
                 arguments[name] = kind(**{field.name: arguments.pop(field.name) for field in declared(kind)})
+            expect_json(any(getattr(record, "as_json", False) for record in arguments.values()))
             return function(**arguments)
 
         fields = [field for kind in kinds.values() for field in declared(kind)]

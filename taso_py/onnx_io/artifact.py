@@ -129,6 +129,14 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
     )
 
 
+def model_files(model: Path) -> tuple[Path, ...]:
+    """A model's file and those of its external data; itself alone where it cannot be read."""
+    try:
+        return (model, *(model.parent / location for location in sorted(external_locations(model))))
+    except Exception:  # noqa: BLE001 - protobuf's own errors, and every other way in which a file is no model
+        return (model,)
+
+
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of a model: initializers, attributes and sparse parts, in every graph and function."""
     nodes = [node for function in model.functions for node in function.node]

@@ -35,6 +35,7 @@ from taso_py.options.text import (
     parse_shapes,
     parse_workloads,
 )
+from taso_py.options.tolerance import ToleranceOptions
 
 __all__ = [
     "Apply",
@@ -61,6 +62,7 @@ __all__ = [
     "RuleOptions",
     "Shape",
     "ShowOptions",
+    "ToleranceOptions",
     "VerboseDisplay",
     "VerifyDisplay",
     "VerifyOptions",
@@ -181,12 +183,12 @@ class TimeOptions(OptionRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(DataOptions, SessionOptions):
+class CheckOptions(ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(CheckOptions):
+class BenchOptions(DataOptions, SessionOptions):
     """The options of `bench`."""
 
     rounds: int = option("--rounds", 20, "Paired rounds.", within=Range(least=2))
@@ -196,7 +198,7 @@ class BenchOptions(CheckOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(CheckOptions):
+class InspectOptions(DataOptions, SessionOptions):
     """The options of `inspect`."""
 
     profile: bool = option(
@@ -288,6 +290,17 @@ class RankOptions(RuleOptions, CacheOptions, TimeOptions, ShapeOptions, SessionO
 @dataclass(frozen=True, kw_only=True)
 class CertifyOptions(DataOptions):
     """The options of `certify`: facts from the caller alone, none of them from the certificate."""
+
+    rtol: float | None = reworded(
+        ToleranceOptions,
+        "rtol",
+        "Allow |y - y'| <= atol + rtol*|y| in each float of an output (1e-5 if --atol alone is given); default: "
+        "by element type, whatever was said to optimize.",
+        variable=False,
+    )
+    atol: float | None = reworded(
+        ToleranceOptions, "atol", "The other half of it (1e-8 if --rtol alone is given).", variable=False
+    )
 
     freeze_initializers: bool = reworded(
         Options,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from taso_py.gate import SIZE, SPEEDUP
 from taso_py.options.field import OptionRecord, Range, option, reworded
+from taso_py.options.gate import merged, parse_gate, require_conditions
 from taso_py.options.text import demand
 
 if TYPE_CHECKING:
@@ -89,6 +94,11 @@ class ModelDelivery(OptionRecord):
             "--certificate speaks of the model that is written: drop --dry-run or --certificate",
         )
 
+    @property
+    def summary(self) -> Path | None:
+        """A file that something is appended to; none here."""
+        return None
+
     def target(self, model: Path) -> Path:
         """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""
         return self.output or model.with_name(f"{model.stem}.superopt.onnx")
@@ -117,9 +127,23 @@ class Delivery(ModelDelivery, VerboseDisplay):
     min_speedup: float | None = option(
         "--min-speedup",
         None,
-        "Exit with 6 unless at least X times faster, by the lower bound.",
+        "Exit with 6 unless at least X times faster, by the lower bound; 7: too noisy to say, 8: not decided.",
         metavar="X",
         within=Range(above=0),
+    )
+    gate: Mapping[str, float] = option(
+        "--gate",
+        MappingProxyType({}),
+        "Conditions on the result: min-speedup, max-rel-error, max-size (of the files, relative to MODEL's); exit "
+        "codes as for --min-speedup.",
+        metavar="NAME=X,...",
+        parse=parse_gate,
+    )
+    junit: Path | None = option(
+        "--junit", None, "Also write the gate as JUnit XML, one test case for each condition.", metavar="FILE.xml"
+    )
+    github_summary: bool = option(
+        "--github-summary", False, "Append the report to the file that GITHUB_STEP_SUMMARY names."
     )
     quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.")
 
@@ -129,16 +153,41 @@ class Delivery(ModelDelivery, VerboseDisplay):
             self.report is None or self.report.suffix.lower() in REPORT_SUFFIXES,
             f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
         )
+        demand(
+            self.junit is None or self.junit.suffix.lower() == ".xml",
+            f"--junit {self.junit}: the name must end in .xml",
+        )
         demand(not (self.quiet and self.verbosity), "-q and -v exclude each other: keep one")
+        require_conditions(self.gate)
+        sized = SIZE in self.conditions  # which refuses a contradiction
+        demand(
+            not (self.dry_run and sized),
+            f"{SIZE} is about the model that is written: drop --dry-run or {SIZE}",
+        )
+
+    @property
+    def conditions(self) -> Mapping[str, float]:
+        """What the result must reach, by the names of `taso_py.gate`."""
+        return merged(self.gate, self.min_speedup)
+
+    @property
+    def summary(self) -> Path | None:
+        """The file of GitHub's step summary, where one is asked for."""
+        name = os.environ.get("GITHUB_STEP_SUMMARY")
+        return Path(name) if self.github_summary and name else None
 
     def beside(self) -> dict[str, Path]:
         """The other files, by the options that name them."""
-        named = {"--report": self.report, **super().beside(), "--record": self.record}
+        named = {"--report": self.report, **super().beside(), "--record": self.record, "--junit": self.junit}
         return {name: file for name, file in named.items() if file is not None}
 
     def require_compatible(self, options: Options) -> None:
-        """Raise UsageError where a demand on the result cannot be decided by the chosen options."""
+        """Raise UsageError where a demand on the result cannot be decided, or what is asked for not be written."""
         demand(
-            options.race or self.min_speedup is None,
-            "--min-speedup needs the race: drop --no-race or --min-speedup",
+            options.race or SPEEDUP not in self.conditions,
+            "--min-speedup, which --gate may ask for too, needs the race: drop --no-race or the condition",
+        )
+        demand(
+            not self.github_summary or self.summary is not None,
+            "--github-summary: GITHUB_STEP_SUMMARY is not set, as GitHub does in every step: drop it elsewhere",
         )

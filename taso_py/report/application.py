@@ -12,7 +12,7 @@ from taso_py.finished import FinishedModel
 from taso_py.result import plain
 
 SCHEMA = "superopt.application/1"
-_FIELDS = (
+FIELDS = (
     *("input", "output", "output_sha256", "same_model", "steps", "places", "skipped", "nodes_before", "nodes_after"),
     *("max_abs_error", "max_rel_error", "tolerance", "inputs", "notes"),
 )
@@ -47,7 +47,7 @@ class Application(FinishedModel):
     def to_json(self) -> str:
         """One JSON object."""
         rules = [{"name": law.name, "id": law.id} for law in self.rules]
-        fields = {name: plain(getattr(self, name)) for name in _FIELDS}
+        fields = {name: plain(getattr(self, name)) for name in FIELDS}
         return json.dumps({"schema": SCHEMA} | fields | {"rules": rules}, indent=2)
 
     def text(self) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from taso_py.gate import NOISY_WIDTH
 from taso_py.result import ModelProfile, Result
-
-# Width of the 95 % interval, relative to the median, from which a speed-up is called noisy.
-NOISY_WIDTH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,9 @@ def tables(result: Result) -> tuple[TextTable, ...]:
         for rule in result.rules
     )
     barred = tuple((item.name, item.site, item.reason, str(item.reproduction or "")) for item in result.rejected)
+    gate = tuple((one.name, f"{one.wanted:g}", one.verdict, one.words) for one in result.gate)
     found = (
+        TextTable("Gate", ("condition", "wanted", "verdict", ""), gate, frozenset({1})),
         TextTable("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
         TextTable("Rejected", ("rule", "site", "reason", "reproduction"), barred),
         TextTable("Raced", ("candidate", "predicted", "measured"), _raced(result), frozenset({1, 2})),
@@ -102,7 +102,8 @@ def figures(result: Result) -> TextTable:
         ("latency after", milliseconds(result.latency_after_ms)),
         ("largest absolute error", _number(result.max_abs_error, ".1e")),
         ("largest relative error", _number(result.max_rel_error, ".1e")),
-        ("tolerance", _number(result.tolerance, ".1e")),
+        ("tolerance", tolerance_text(result.tolerance, result.rtol, result.atol)),
+        ("bytes", "" if result.bytes_after is None else f"{count(result.bytes_before)} -> {count(result.bytes_after)}"),
         ("nodes", f"{result.nodes_before} -> {result.nodes_after}"),
         ("opaque nodes", str(result.opaque_nodes)),
         ("FLOPs", f"{count(result.flops_before)} -> {count(result.flops_after)}"),
@@ -172,6 +173,13 @@ def _doubt(result: Result) -> str:
 def _error(result: Result) -> str:
     error = result.max_rel_error
     return "" if error is None else f", largest relative error {error:.1e}" if error else ", no error"
+
+
+def tolerance_text(tolerance: float | None, rtol: float | None, atol: float | None) -> str:
+    """``1.0e-04``, or what was given: ``atol 1e-08 + rtol 1e-05 for every element``."""
+    if rtol is not None and atol is not None:
+        return f"atol {atol:g} + rtol {rtol:g} for every element"
+    return _number(tolerance, ".1e")
 
 
 def _number(value: float | None, form: str) -> str:

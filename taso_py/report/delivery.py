@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from taso_py.backend.runtime import require_runtime
 from taso_py.errors import UsageError
-from taso_py.files import check_target, require_model_file
+from taso_py.files import check_appendable, check_target, require_model_file
 from taso_py.finished import FinishedModel
+from taso_py.onnx_io.artifact import model_files
 from taso_py.options.delivery import ModelDelivery
 
 Finished = TypeVar("Finished", bound=FinishedModel)
@@ -18,14 +19,25 @@ def require_deliverable(model: Path, delivery: ModelDelivery) -> None:
     """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written."""
     require_runtime()
     require_model_file(model)
-    target = delivery.target(model)
+    target, *others = outputs(model, delivery)
     if not delivery.dry_run:
         check_target(target, sources=(model,), force=delivery.force)
-    taken = {target.absolute(): "--output"}
+    kept = (*model_files(model), target) if others or delivery.summary is not None else ()
+    for file in others:
+        check_target(file, sources=kept, force=delivery.force)
+    if delivery.summary is not None:
+        check_appendable(delivery.summary, sources=(*kept, *others))
+
+
+def outputs(model: Path, delivery: ModelDelivery) -> tuple[Path, ...]:
+    """The files that are asked for, OUT first; UsageError where two options name one."""
+    target = delivery.target(model)
+    taken, found = {target.absolute(): "--output"}, [target]
     for name, file in delivery.beside().items():
         if (other := taken.setdefault(file.absolute(), name)) != name:
             raise UsageError(f"{name} and {other} are both {file}: choose two names")
-        check_target(file, sources=(model, target), force=delivery.force)
+        found.append(file)
+    return tuple(found)
 
 
 def delivered(result: Finished, model: Path, delivery: ModelDelivery) -> Finished:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from taso_py.errors import UnprovedError
 from taso_py.report.verification import some
 
+SCHEMA = "superopt.derivation/1"
+
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
@@ -24,7 +26,7 @@ class Derivation:
 
     def to_json(self) -> str:
         """One JSON object."""
-        return json.dumps({"schema": 1, "derived": dict(self.derived)}, indent=2)
+        return json.dumps({"schema": SCHEMA, "derived": dict(self.derived)}, indent=2)
 
     def text(self) -> str:
         """One line for each law, and the count."""

@@ -33,8 +33,8 @@ def write_report(result: Result, path: Path, *, force: bool = False) -> None:
 
 def markdown(result: Result) -> str:
     """The report as Markdown."""
-    blocks = [f"# {_inline(sentence(result))}", _inline(conditions(result))]
-    blocks += [f"> {_inline(note)}" for note in result.notes]
+    blocks = [f"# {inline(sentence(result))}", inline(conditions(result))]
+    blocks += [f"> {inline(note)}" for note in result.notes]
     blocks += [_markdown_table(table) for table in (*tables(result), figures(result))]
     return "\n\n".join(blocks) + "\n"
 
@@ -62,10 +62,10 @@ def _markdown_table(table: TextTable) -> str:
 
 
 def _markdown_row(cells: Iterable[str], raw: bool = False) -> str:
-    return "| " + " | ".join(cell if raw else _inline(cell) for cell in cells) + " |"
+    return "| " + " | ".join(cell if raw else inline(cell) for cell in cells) + " |"
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Text in which Markdown finds neither markup nor HTML nor the end of a table cell."""
     special = "\\`*_[]<>|#"
     return "".join(f"\\{char}" if char in special else char for char in " ".join(text.split()))

@@ -10,6 +10,8 @@ from taso_py.files import write_text
 from taso_py.generate.job import Figures, Settings, text_of
 from taso_py.rules.rule import Rule
 
+SCHEMA = "superopt.generation/1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
@@ -37,7 +39,7 @@ class Generated:
     def to_json(self) -> str:
         """One JSON object."""
         found = {
-            "schema": 1,
+            "schema": SCHEMA,
             "output": None if self.output is None else str(self.output),
             "rules": len(self.rules),
             **asdict(self.figures),

@@ -8,10 +8,12 @@ from typing import Any
 
 from taso_py.cost.cache import CacheStats
 
+SCHEMA = "superopt.cache/1"
+
 
 def measurements_json(stats: CacheStats) -> str:
     """One JSON object."""
-    return json.dumps(_facts(stats), indent=2)
+    return json.dumps({"schema": SCHEMA, **_facts(stats)}, indent=2)
 
 
 def measurements_text(stats: CacheStats) -> str:

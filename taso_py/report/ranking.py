@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+SCHEMA = "superopt.rank/1"
+
 
 @dataclass(frozen=True, slots=True)
 class Usefulness:
@@ -37,9 +39,7 @@ class Ranking:
     def to_json(self) -> str:
         """The same as one JSON object."""
         rules = [{"rule": u.rule, "total": u.total, "gains": dict(u.gains)} for u in self.rules]
-        return json.dumps(
-            {"schema": "superopt.rank/1", "models": self.models, "tried": self.tried, "rules": rules}, indent=2
-        )
+        return json.dumps({"schema": SCHEMA, "models": self.models, "tried": self.tried, "rules": rules}, indent=2)
 
 
 def ranked(gains: Mapping[str, Mapping[str, float]]) -> Ranking:

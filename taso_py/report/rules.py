@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from taso_py.prove.verdict import Proved
 
 
+LIST_SCHEMA = "superopt.rules/1"
+RULE_SCHEMA = "superopt.rule/1"
 _NOT_ON_RECORD = "no proof"
 """The status of a rule that nothing is on record of."""
 
@@ -49,8 +51,8 @@ class ListedRule:
 
 
 def rules_json(found: Sequence[ListedRule]) -> str:
-    """A JSON list with one object for each rule."""
-    return json.dumps([one.to_dict() for one in found], indent=2)
+    """One JSON object with an entry for each rule."""
+    return json.dumps({"schema": LIST_SCHEMA, "rules": [one.to_dict() for one in found]}, indent=2)
 
 
 def rules_text(found: Sequence[ListedRule]) -> str:
@@ -63,7 +65,7 @@ def rules_text(found: Sequence[ListedRule]) -> str:
 def rule_json(found: ListedRule, proof: Proved | None) -> str:
     """One JSON object; with a ``proof`` also its obligations."""
     shown = {} if proof is None else {"obligations": obligations_plain(found.rule, proof)}
-    return json.dumps(found.to_dict() | shown, indent=2)
+    return json.dumps({"schema": RULE_SCHEMA, **found.to_dict(), **shown}, indent=2)
 
 
 def rule_text(found: ListedRule, proof: Proved | None) -> str:

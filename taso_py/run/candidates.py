@@ -28,6 +28,7 @@ from taso_py.result import Rejection
 from taso_py.rules.rule import RuleSet
 from taso_py.search.state import Found, State, TraceStep
 
+REJECTION_SCHEMA = "superopt.rejection/1"
 _INLINE_BYTES = 2**26
 """Candidates with more weights than this are handed to ONNX Runtime as files: six of them may wait for the race."""
 
@@ -160,7 +161,13 @@ class Workshop:
             arrays: dict[str, Any] = {k: v for k, v in feeds.items() if isinstance(v, np.ndarray)}
             np.savez(place / "inputs.npz", allow_pickle=True, **arrays)
             done = [{"rule": s.rule, "sites": [list(x.outputs) for x in s.sites]} for s in state.trace]
-            facts = {"rule": step.rule, "reason": report.reason, "case": report.failing_case, "trace": done}
+            facts = {
+                "schema": REJECTION_SCHEMA,
+                "rule": step.rule,
+                "reason": report.reason,
+                "case": report.failing_case,
+                "trace": done,
+            }
             (place / "what.json").write_text(json.dumps(facts, indent=2))
         except OSError:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from taso_py.check.check import check_models
 from taso_py.check.report import CheckReport
+from taso_py.check.tolerance import Closeness
 from taso_py.files import load_arrays
 from taso_py.options import CheckOptions
 from taso_py.run.subject import Model, reference, require_runnable, worker_config
@@ -19,4 +20,5 @@ def check(first: Model, second: Model, options: CheckOptions) -> CheckReport:
         workloads=(options.shapes,) if options.shapes else (),
         overrides=load_arrays(options.inputs),
         seed=options.seed,
+        closeness=Closeness.of(options.rtol, options.atol),
     )

@@ -11,6 +11,7 @@ from taso_py.backend.runtime import cpu_name
 from taso_py.backend.timing import Confirmation
 from taso_py.certificate.record import Trail
 from taso_py.check.report import CheckReport
+from taso_py.check.tolerance import Closeness
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import OutputError, Reason, ReasonCode, Result
@@ -25,9 +26,12 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
     setting, loaded = job.setting, job.setting.loaded
     before = job.roofline.flops(loaded.table)
     nodes = len(loaded.proto.graph.node)
+    closeness = Closeness.of(job.options.rtol, job.options.atol)
     return Result(
         input=loaded.path,
         improved=False,
+        rtol=None if closeness is None else closeness.rtol,
+        atol=None if closeness is None else closeness.atol,
         nodes_before=nodes,
         nodes_after=nodes,
         opaque_nodes=sum(loaded.opaque.values()),

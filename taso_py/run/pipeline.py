@@ -19,6 +19,7 @@ from taso_py.backend.timing import Confirmation, Unconfirmed, confirm
 from taso_py.check.check import Checker
 from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
+from taso_py.check.tolerance import Closeness
 from taso_py.cost.cache import proofs_path
 from taso_py.errors import ModelError, OutputError, WorkerError
 from taso_py.graph.table import Table
@@ -220,6 +221,7 @@ def _checker(job: Run) -> Checker:
             deadline=job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE),
             flops=job.roofline.flops(setting.loaded.table),
         ),
+        closeness=Closeness.of(options.rtol, options.atol),
         facts=setting.facts,
         worker=job.worker if job.shared_worker else None,
     )
@@ -296,7 +298,7 @@ def _decide(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candid
         return replace(_contested(job, workshop, found, checked), rejected=rejected)
     except (ModelError, WorkerError) as error:  # the candidates were run before: memory, or another process's doing
         words = f"the race ended early, so nothing is confirmed: {error}"
-        return replace(unchanged(job, found.reason.value, "not confirmed", words), rejected=rejected)
+        return replace(unchanged(job, found.reason.value, "race ended early", words), rejected=rejected)
 
 
 def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candidate]) -> Result:

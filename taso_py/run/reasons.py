@@ -41,7 +41,7 @@ def lost(job: Run, standings: RaceResult) -> tuple[ReasonCode, str]:
     if not timed and failure == NO_TIME:
         return "too little time", "no time was left for the race: raise --time-budget"
     if not timed:
-        return "lost the race", f"no candidate ran in the race ({failure})"
+        return "race ended early", f"no candidate ran in the race ({failure})"
     best = f"the best of {len(timed)} candidates ran at {max(timed):.3f} times the original's speed"
     return "lost the race", f"{best}, which is no gain that can be told from chance{bound(job)}"
 

@@ -266,6 +266,18 @@ def test_certify_json(done: Case, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("trusted")
+def test_certify_takes_its_tolerance_from_its_own_command_line_alone(
+    done: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("RTOL", "ATOL"):
+        monkeypatch.setenv(f"SUPEROPT_{name}", "0")
+    assert main(["certify", *done.arguments()]) == 0
+    assert main(["certify", *done.arguments(), "--rtol", "0", "--atol", "0"]) == 1
+    assert "allowed 0 + 0*|y| in every element" in capsys.readouterr().err
+    assert main(["certify", *done.arguments(), "--rtol", "0", "--atol", "1"]) == 0
+
+
+@pytest.mark.usefixtures("trusted")
 def test_certify_needs_onnx_runtime(
     done: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from taso_py.backend.protocol import WorkerConfig
 from taso_py.check.check import Checker, check, check_models
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport
+from taso_py.check.tolerance import Closeness
 from taso_py.errors import ModelError
 
 CONFIG = WorkerConfig(threads=2)
@@ -69,6 +70,22 @@ def test_a_small_error_passes_and_is_reported() -> None:
     assert found.worst is not None
     assert found.worst.relative == found.max_rel_error
     assert found.max_abs_error > 0
+
+
+def test_closeness_replaces_the_tolerance_of_the_type() -> None:
+    ours, shifted = unary("y = Relu(x)"), unary("a = Relu(x) b = Constant<value = float {0.001}>() y = Add(a, b)")
+    refused = verdict(ours, shifted)
+    assert (refused.passed, refused.rtol, refused.atol) == (False, None, None)
+    found = verdict(ours, shifted, closeness=Closeness(0.0, 2e-3))
+    assert (found.passed, found.tolerance, found.rtol, found.atol) == (True, None, 0.0, 2e-3)
+    assert found.worst is not None
+    assert found.worst.excess == pytest.approx(0.5, rel=0.1)
+    # Small beside the largest value, which the type's tolerance asks for, and large beside its own.
+    small = unary("a = Relu(x) b = Constant<value = float {0.00000001}>() y = Add(a, b)")
+    assert verdict(ours, small).passed
+    strict = verdict(ours, small, closeness=Closeness(1e-3, 0.0))
+    assert not strict.passed
+    assert "allowed 0 + 0.001*|y| in every element" in (strict.reason or "")
 
 
 def test_a_value_that_only_shows_at_the_second_size_is_seen() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -16,6 +16,8 @@ from taso_py.check.compare import compare_outputs, compare_values
 from taso_py.check.tolerance import (
     FLOAT32,
     TF32_TOLERANCE,
+    Closeness,
+    Limit,
     deployed_tolerance,
     tolerance_for,
     uses_tf32,
@@ -109,6 +111,41 @@ def test_error_equals_its_definition(values: np.ndarray, shift: float) -> None:
     expected = np.abs(wide - other).max() / (scale if scale > 0 else 1)
     assert compare_values("y", values, moved).relative == pytest.approx(expected, rel=1e-12)
     assert compare_values("y", values, values).relative == 0
+
+
+NUMBERS = st.floats(-1e100, 1e100) | st.sampled_from([0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 5e-324])
+BOUNDS = st.sampled_from([0.0, 1e-8, 1e-5, 1e-3, 1.0, 1e3])
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS | st.none()), min_size=1, max_size=4), BOUNDS, BOUNDS)
+@example([(5e-324, 4e-4)], 0.0, 1e-3)  # the relative error is beyond all numbers
+def test_closeness_is_that_of_numpy(pairs: list[tuple[float, float | None]], rtol: float, atol: float) -> None:
+    ours = np.array([one for one, _ in pairs])
+    theirs = np.array([one * (1 + 2 * rtol) if other is None else other for one, other in pairs])
+    closeness = Closeness(rtol, atol)
+    found = compare_values("y", ours, theirs, closeness)
+    exceeded = Limit(0.0, closeness).exceeded(found.relative, found.excess)
+    assert exceeded == (not np.allclose(theirs, ours, rtol=rtol, atol=atol, equal_nan=True))
+
+
+def test_closeness_names_the_element_that_is_farthest_beyond_its_own_bound() -> None:
+    found = compare_values("y", f32(1000, 1), f32(1001, 1.5), Closeness(1e-2, 0.0))
+    assert (found.index, found.absolute) == ((1,), 1)
+    assert found.excess == pytest.approx(50)
+    pairs = [f32(1000), f32(1)], [f32(1001), f32(1.5)]
+    assert compare_values("y", *pairs, Closeness(1e-2, 0.0)).index == (1, 0)
+    assert compare_values("y", *pairs).index == (1, 0)
+
+
+def test_what_must_be_equal_is_so_however_much_closeness_allows() -> None:
+    found = compare_values("y", np.array([1]), np.array([2]), Closeness(1e9, 1e9))
+    assert Limit(0.0, Closeness(1e9, 1e9)).exceeded(found.relative, found.excess)
+
+
+def test_one_half_of_closeness_comes_with_numpy_s_default_of_the_other() -> None:
+    assert Closeness.of(None, None) is None
+    assert Closeness.of(0.0, None) == Closeness(0.0, 1e-8)
+    assert Closeness.of(None, 0.5) == Closeness(1e-5, 0.5)
 
 
 def test_float32_tolerance_follows_the_contract() -> None:

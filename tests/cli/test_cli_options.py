@@ -263,7 +263,9 @@ def said(field: Declared, folder: Path) -> Said:
         "rules": Said(str(folder / "my.rules"), (folder / "my.rules",)),
         "ops": Said("a,b", ("a", "b")),
         "report": Said("r.json", Path("r.json")),
+        "junit": Said("r.xml", Path("r.xml")),
         "min_gain": Said("0.5", 0.5),
+        "gate": Said("min-speedup=2,max-rel-error=1e-4", {"min-speedup": 2, "max-rel-error": 1e-4}),
     }
     if field.name in special:
         return special[field.name]

@@ -18,6 +18,7 @@ from taso_py.rules.coverage import DEFINED
 from taso_py.rules.library import load as load_library
 from taso_py.rules.rule import Rule
 from tests.helpers.graphs import model
+from tests.helpers.schemas import require_valid
 
 LIBRARY = {rule.id for rule in load_library().all()}
 ARITY = ("-variadic", "split-slices", "concat-of-cuts")
@@ -86,6 +87,7 @@ def optimised(folder: Path, proto: onnx.ModelProto, **options: Any) -> Case:
     cache = folder / "regions.sqlite"
     result = taso_py.optimize(case.original, race=False, cache=cache, **options).save(case.optimised)
     result.save_certificate(case.certificate)
+    require_valid(case.document())
     return case
 
 

@@ -24,6 +24,7 @@ from taso_py.rules.lock import Finding, Lock, load_lock
 from taso_py.rules.rule import Rule
 from tests.conftest import cli_environment
 from tests.helpers.judging import DOUBLE, FALSE, REFUTED, full_record, refuted_record
+from tests.helpers.schemas import require_valid
 
 # ---- superopt verify -------------------------------------------------------------------------------------------------
 
@@ -274,6 +275,7 @@ def test_a_disagreement_is_saved_and_the_rest_is_judged(
     (saved,) = tmp_path.glob("superopt-disagreement-*.json")
     assert saved.name in error
     told = json.loads(saved.read_text())
+    require_valid(told)
     assert (told["left"]["values"], told["right"]["values"]) == ([0.5], [1.5])
     assert told["inputs"]["x"] == {"type": "float32", "shape": [1], "values": [0.5]}
     assert told["proof"]["method"] == "belief"
@@ -291,7 +293,7 @@ def test_a_proof_is_shown(lock_file: Path, capsys: Any) -> None:
     for text in ("proved for all sizes and up to 6 axes: multiplicities, 3 cases, facts: exp", "ring", "necessary"):
         assert text in out
     assert main(["rules", "list", "--rules", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["proof"]["cases"] == 3
+    assert json.loads(capsys.readouterr().out)["rules"][0]["proof"]["cases"] == 3
 
 
 def test_a_counterexample_is_shown(lock_file: Path, capsys: Any) -> None:

@@ -109,5 +109,5 @@ def test_a_race_that_cannot_be_run_confirms_nothing(monkeypatch: pytest.MonkeyPa
     result = taso_py.optimize(model, time_budget_s=30, cost="roofline", cache=tmp_path / "c", only=["relu-of-relu"])
     assert result.improved is False
     assert result.reason is not None
-    assert "the race ended early" in result.reason.words
+    assert (result.reason.code, "the race ended early" in result.reason.words) == ("race ended early", True)
     assert result.model == model

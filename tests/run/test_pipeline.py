@@ -19,6 +19,7 @@ from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
 from taso_py.stop import StopFlag
 from tests.helpers.graphs import model
+from tests.helpers.schemas import require_valid_files
 
 FALSE_RULE = "rule halve: Mul(x, 2.0) => x\n"
 
@@ -127,6 +128,8 @@ def test_a_wrong_rewrite_is_found_barred_and_reported(tmp_path: Path) -> None:
     assert rejection.name == "halve"
     assert rejection.reproduction is not None
     assert (rejection.reproduction / "rewritten.onnx").is_file()
+    require_valid_files(rejection.reproduction)
+    assert (rejection.reproduction / "what.json").is_file()
     assert [n.op_type for n in result.model.graph.node] == ["Constant", "Mul"]
 
 

@@ -1,0 +1,1 @@
+"""The published JSON Schemas, from the records that the program writes."""

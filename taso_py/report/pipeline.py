@@ -1,0 +1,50 @@
+"""What a deployment pipeline reads of a run: JUnit XML, and GitHub's summary of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from taso_py.errors import SuperoptError
+from taso_py.files import append_text, write_text
+from taso_py.onnx_io.artifact import model_files
+from taso_py.options import Delivery
+from taso_py.report.delivery import outputs
+from taso_py.report.document import inline, markdown
+from taso_py.report.junit import Case, cases_of, cases_of_failure, junit_text
+from taso_py.result import Result
+
+
+def tell_pipeline(result: Result, model: Path, delivery: Delivery) -> None:
+    """Write what was asked for about a run that has a result; OutputError like `Result.save`."""
+    _write(model, delivery, cases_of(result), markdown(result), kept=_models(result))
+
+
+@contextmanager
+def failures_told(model: Path, delivery: Delivery) -> Iterator[None]:
+    """The same about a run that ends with an error within the block; what cannot be written then is left out.
+
+    UsageError where two options name one file.
+    """
+    others = tuple(file for file in outputs(model, delivery) if file != delivery.junit)
+    try:
+        yield
+    except BaseException as error:
+        line = " ".join(f"{'' if isinstance(error, SuperoptError) else f'{type(error).__name__}: '}{error}".split())
+        with suppress(SuperoptError):
+            text = f"# {inline(model.name)}: error\n\n{inline(line)}\n"
+            kept = (*model_files(model), *others)
+            _write(model, delivery, cases_of_failure(line, delivery.conditions), text, kept=kept)
+        raise
+
+
+def _write(model: Path, delivery: Delivery, cases: list[Case], text: str, *, kept: tuple[Path, ...]) -> None:
+    if delivery.junit is not None:
+        write_text(delivery.junit, junit_text(model.name, cases), sources=kept, force=delivery.force)
+    if delivery.summary is not None:
+        append_text(delivery.summary, f"{text}\n", sources=kept)
+
+
+def _models(result: Result) -> tuple[Path, ...]:
+    return (*result.sources, *([result.output] if result.output is not None else []))
