@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import MismatchError
@@ -14,7 +15,16 @@ from taso_py.options import BenchOptions, CheckOptions, Display, InspectOptions
 from taso_py.streams import say
 
 
-@click.command(context_settings=SETTINGS, short_help="Operators, parameters, FLOPs and memory of a model.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Operators, parameters, FLOPs and memory of a model.",
+    examples=(
+        "superopt inspect model.onnx",
+        "superopt inspect model.onnx --shape batch=8 --json",
+        "superopt inspect model.onnx --profile --threads 2",
+    ),
+)
 @click.argument("model", type=FILE)
 @takes(options=InspectOptions, display=Display)
 def inspect(model: Path, options: InspectOptions, display: Display) -> None:
@@ -25,7 +35,16 @@ def inspect(model: Path, options: InspectOptions, display: Display) -> None:
     emit(inspection.to_json() if display.as_json else inspection_text(inspection))
 
 
-@click.command(context_settings=SETTINGS, short_help="Time models against each other.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Time models against each other.",
+    examples=(
+        "superopt bench model.onnx faster.onnx",
+        "superopt bench model.onnx faster.onnx --shape batch=8 --threads 2",
+        "superopt bench model.onnx --rounds 50 --block 0.1 --json",
+    ),
+)
 @click.argument("models", type=FILE, nargs=-1, required=True)
 @takes(options=BenchOptions, display=Display)
 def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> None:
@@ -36,7 +55,16 @@ def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> 
     emit(benchmark.to_json() if display.as_json else benchmark_text(benchmark))
 
 
-@click.command(context_settings=SETTINGS, short_help="Do two models compute the same function?")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Do two models compute the same function?",
+    examples=(
+        "superopt check model.onnx faster.onnx",
+        "superopt check model.onnx faster.onnx --shape batch=8 --seed 7",
+        "superopt check model.onnx faster.onnx --input x=x.npy --json",
+    ),
+)
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
 @takes(options=CheckOptions, display=Display)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit, exit_code_after
 from taso_py.cli.shared import FILE, SETTINGS, progress_on_stderr, takes
 from taso_py.options import Delivery, Options
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from taso_py.result import Result
 
 
-@click.command(context_settings=SETTINGS, short_help="Make a model faster without changing what it computes.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Make a model faster without changing what it computes.",
+    examples=(
+        "superopt optimize model.onnx",
+        "superopt optimize model.onnx faster.onnx --shape batch=8 --threads 2 --time-budget 60",
+        "superopt optimize model.onnx -o faster.onnx --certificate faster.json --report faster.md",
+    ),
+)
 @click.argument("model", type=FILE)
 @takes(options=Options, delivery=Delivery)
 def optimize(model: Path, options: Options, delivery: Delivery) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import signal
 import sys
@@ -14,11 +13,14 @@ from pathlib import Path
 
 import click
 
+from taso_py.cli import speech
 from taso_py.errors import OutputError, SuperoptError, UsageError
 from taso_py.streams import discard, say, steady
 
 INTERNAL = SuperoptError.exit_code
 INTERRUPTED = 130
+COMPLETION = "_SUPEROPT_COMPLETE"
+"""The variable with which a shell asks for completions, as click's scripts set it."""
 CLOSED_PIPE = 141
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """What a write meets that nothing else foresaw: a full disk or stream."""
@@ -44,9 +46,7 @@ Exit codes:
 def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
     """Run `command`; the exit code of the table above."""
     steady()
-    logger = logging.getLogger("taso_py")
-    if not any(isinstance(handler, _LogLines) for handler in logger.handlers):
-        logger.addHandler(_LogLines())
+    speech.begin(sys.argv[1:] if arguments is None else arguments)
     if not sys.warnoptions:  # a library's deprecation warning is not the user's business
         warnings.simplefilter("ignore")
     try:
@@ -73,6 +73,10 @@ def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
 
 def _invoke(command: click.Group, arguments: list[str] | None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
+    if instruction := os.environ.get(COMPLETION):
+        from click.shell_completion import shell_complete
+
+        raise click.exceptions.Exit(shell_complete(command, {}, "superopt", COMPLETION, instruction))
     with command.make_context("superopt", list(arguments)) as context:
         command.invoke(context)
 
@@ -103,19 +107,8 @@ def _discard_stdout() -> None:
         discard(sys.stdout.fileno())
 
 
-class _LogLines(logging.Handler):
-    """What the library logs, warnings and worse, as one line each on whatever stderr is at that moment."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())
-        say(f"superopt: {record.levelname.lower()}: {text}")
-
-
 def _fail(message: str, code: int) -> int:
-    say(f"superopt: error: {' '.join(message.split())}")
+    say(f"superopt: error: {' '.join(message.split())}", exit_code=code)
     return code
 
 

@@ -19,14 +19,14 @@ REPORT_SUFFIXES = (".json", ".md", ".html")
 class Display(OptionRecord):
     """How a command prints its result."""
 
-    as_json: bool = option("--json", False, "Print one JSON object instead of text.")
+    as_json: bool = option("--json", False, "Print one JSON object instead of text.", group="Output")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerboseDisplay(Display):
     """The same, with lines on stderr while a command works."""
 
-    verbosity: int = option("-v --verbose", 0, "More lines on stderr; -vv for even more.", count=True)
+    verbosity: int = option("-v --verbose", 0, "More lines on stderr; -vv for even more.", count=True, group="Output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +45,8 @@ class ShowOptions(Display):
         False,
         "Prove it again and list what had to be shown, and by what; exit code 1 if not proved.",
         variable=False,
+        group="Proof",
+        per_run=True,
     )
 
 
@@ -58,6 +60,8 @@ class DeriveGoals(OptionRecord):
         "Laws to be derived: a rule file, or TASO's shipped substitutions as JSON (repeatable).",
         metavar="FILE",
         required=True,
+        group="Rules",
+        per_run=True,
     )
 
 
@@ -65,8 +69,10 @@ class DeriveGoals(OptionRecord):
 class GenerateDelivery(VerboseDisplay):
     """Where the rules of `superopt generate` go, and what is said of them."""
 
-    output: Path = option("-o --output", Path("generated.rules"), "The rule file.")
-    show_unknown: bool = option("--show-unknown", False, "List the laws that are neither proved nor refuted, and why.")
+    output: Path = option("-o --output", Path("generated.rules"), "The rule file.", group="Output", per_run=True)
+    show_unknown: bool = option(
+        "--show-unknown", False, "List the laws that are neither proved nor refuted, and why.", group="Output"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +80,23 @@ class Delivery(VerboseDisplay):
     """Where the result of `superopt optimize` goes and what it must reach."""
 
     output: Path | None = option(
-        "-o --output", None, "Model to write; default: STEM.superopt.onnx beside MODEL.", metavar="OUT"
+        "-o --output",
+        None,
+        "Model to write; default: STEM.superopt.onnx beside MODEL.",
+        metavar="OUT",
+        group="Output",
+        per_run=True,
     )
-    report: Path | None = option("--report", None, "Also write a report: .json, .md or .html.", metavar="FILE")
+    report: Path | None = option(
+        "--report", None, "Also write a report: .json, .md or .html.", metavar="FILE", group="Output", per_run=True
+    )
     certificate: Path | None = option(
-        "--certificate", None, "Also write every step to the result, for superopt certify.", metavar="FILE"
+        "--certificate",
+        None,
+        "Also write every step to the result, for superopt certify.",
+        metavar="FILE",
+        group="Output",
+        per_run=True,
     )
     min_speedup: float | None = option(
         "--min-speedup",
@@ -86,10 +104,13 @@ class Delivery(VerboseDisplay):
         "Exit with 6 unless at least X times faster, by the lower bound.",
         metavar="X",
         within=Range(above=0),
+        group="Pipeline",
     )
-    dry_run: bool = option("--dry-run", False, "Write no model.")
-    force: bool = option("--force", False, "Overwrite OUT, the report and the certificate.")
-    quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.")
+    dry_run: bool = option("--dry-run", False, "Write no model.", group="Output", per_run=True)
+    force: bool = option(
+        "--force", False, "Overwrite OUT, the report and the certificate.", group="Output", per_run=True
+    )
+    quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.", group="Output")
 
     def __post_init__(self) -> None:
         super().__post_init__()
