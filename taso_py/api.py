@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from taso_py.report.generation import Generated
     from taso_py.report.ranking import Ranking
     from taso_py.report.rules import ListedRule
+    from taso_py.report.standing import Standing
     from taso_py.report.verification import Verification
     from taso_py.rules.rule import Rule
 
@@ -65,6 +66,7 @@ __all__ = [
     "optimize",
     "proof_of",
     "rank",
+    "standing",
     "verify",
 ]
 
@@ -91,6 +93,26 @@ def optimize(
     from taso_py.run import pipeline
 
     return pipeline.optimize(_model(model), settled, progress=progress or SilentProgress(), stop=_flag(stop))
+
+
+def standing(
+    model: File,
+    output: File,
+    options: Options | None = None,
+    *,
+    progress: Progress | None = None,
+    **fields: Any,
+) -> Standing | None:
+    """How the file ``output`` relates to the result of `optimize`; None where there is no such file.
+
+    `Standing.current`: it is that result, for the same bytes of ``model``, the same options, rules and version and, if
+    it was timed, the same machine.  It goes by what the file's metadata say.  Searches nothing and writes nothing.
+    """
+    settled = chosen(Options, options, fields)
+    from taso_py.run import standing as run
+
+    (source, target) = _files("files", [model, output])
+    return run.standing(source, target, settled, progress or SilentProgress())
 
 
 def check(first: Model, second: Model, options: CheckOptions | None = None, **fields: Any) -> CheckReport:

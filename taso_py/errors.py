@@ -60,6 +60,10 @@ class OutputError(SuperoptError):
     exit_code = 4
 
 
+class FileTakenError(OutputError):
+    """An output file exists already."""
+
+
 class RuntimeMissingError(SuperoptError):
     """ONNX Runtime, or the execution provider asked for, is not installed."""
 

@@ -301,10 +301,15 @@ class Inspection:
     """The assignment at which the figures hold."""
     profile: ModelProfile | None = None
     """Where the time goes, if that was asked for."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """What superopt wrote into the model about how it was made: `superopt.` keys of its metadata."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        fields = {item.name: plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        """All fields but the notes as plain values."""
+        names = (item.name for item in dataclasses.fields(self) if item.name != "notes")
+        fields = {name: plain(getattr(self, name)) for name in names}
         return {"schema": "superopt.inspection/1"} | fields
 
     def to_json(self) -> str:

@@ -12,7 +12,7 @@ from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import MismatchError
 from taso_py.options import BenchOptions, CheckOptions, Display, InspectOptions
-from taso_py.streams import say
+from taso_py.streams import LEVELS, say
 
 
 @click.command(
@@ -32,6 +32,8 @@ def inspect(model: Path, options: InspectOptions, display: Display) -> None:
     from taso_py.report.terminal import inspection_text
 
     inspection = api.inspect(model, options)
+    for note in inspection.notes:
+        say(f"superopt: {note}", level=LEVELS["warning"])
     emit(inspection.to_json() if display.as_json else inspection_text(inspection))
 
 
@@ -74,7 +76,7 @@ def check(first: Path, second: Path, options: CheckOptions, display: Display) ->
 
     report = api.check(first, second, options)
     for remark in (*report.warnings, *report.notes):
-        say(f"superopt: {remark}")
+        say(f"superopt: {remark}", level=LEVELS["warning"])
     if display.as_json:
         emit(comparison_json(first, second, report))
     if not report.passed:

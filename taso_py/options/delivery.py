@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taso_py.options.field import OptionRecord, Range, option, reworded
-from taso_py.options.text import demand
+from taso_py.options.field import OptionRecord, Range, declared, option, reworded
+from taso_py.options.text import demand, require_file
 
 if TYPE_CHECKING:
     from taso_py.options import Options
@@ -74,6 +74,10 @@ class GenerateDelivery(VerboseDisplay):
         "--show-unknown", False, "List the laws that are neither proved nor refuted, and why.", group="Output"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_file("--output", self.output)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery(VerboseDisplay):
@@ -118,11 +122,20 @@ class Delivery(VerboseDisplay):
             self.report is None or self.report.suffix.lower() in REPORT_SUFFIXES,
             f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
         )
+        require_file("--output", self.output)
+        require_file("--certificate", self.certificate)
         demand(not (self.quiet and self.verbosity), "-q and -v exclude each other: keep one")
         demand(
             not (self.dry_run and self.certificate),
             "--certificate speaks of the model that is written: drop --dry-run or --certificate",
         )
+
+    @property
+    def more_than_model(self) -> str | None:
+        """The first option given that only a search can answer: it asks for figures or for the way to the model."""
+        known = {"output", "as_json", "verbosity", "quiet", "dry_run", "force"}
+        asked = (one for one in declared(type(self)) if one.name not in known)
+        return next((one.flag.name for one in asked if getattr(self, one.name) != one.default), None)
 
     def target(self, model: Path) -> Path:
         """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""

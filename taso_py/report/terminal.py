@@ -63,6 +63,7 @@ def inspection_text(inspection: Inspection) -> str:
         f"FLOPs {count(inspection.flops)}, bytes moved {_bytes(inspection.bytes_moved)}, "
         f"peak activations {_bytes(inspection.peak_activation_bytes)}",
         *([f"at {shape_text(inspection.shapes)}"] if inspection.shapes else []),
+        *(f"{key}: {' '.join(value.split())}" for key, value in inspection.provenance.items()),
     )
     parts: list[RenderableType] = [table(interface), table(operators)]
     if inspection.profile is not None:
