@@ -102,8 +102,8 @@ def standing(
     *,
     progress: Progress | None = None,
     **fields: Any,
-) -> Standing | None:
-    """How the file ``output`` relates to the result of `optimize`; None where there is no such file.
+) -> Standing:
+    """How the file ``output`` relates to the result that `optimize` would return; OutputError without such a file.
 
     `Standing.current`: it is that result, for the same bytes of ``model``, the same options, rules and version and, if
     it was timed, the same machine.  It goes by what the file's metadata say.  Searches nothing and writes nothing.
@@ -111,7 +111,7 @@ def standing(
     settled = chosen(Options, options, fields)
     from taso_py.run import standing as run
 
-    (source, target) = _files("files", [model, output])
+    source, target = _files("files", [model, output])
     return run.standing(source, target, settled, progress or SilentProgress())
 
 

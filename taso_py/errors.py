@@ -5,6 +5,8 @@ A message is one line and names the thing, the value, and what to do.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class SuperoptError(Exception):
     """Base of every error raised on purpose; ``exit_code`` is what the command line returns."""
@@ -61,7 +63,11 @@ class OutputError(SuperoptError):
 
 
 class FileTakenError(OutputError):
-    """An output file exists already."""
+    """An output file, `path`, exists already."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class RuntimeMissingError(SuperoptError):

@@ -96,7 +96,8 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
     if not stat.S_ISREG(mode):
         raise OutputError(f"{name} is not a regular file: choose another output name")
     if not force:
-        raise FileTakenError(f"{name} exists already: use --force to overwrite it, or choose another name")
+        words = "exists already: use --force to overwrite it, or choose another name"
+        raise FileTakenError(f"{name} {words}", target)
 
 
 def same_file(one: Path, other: Path) -> bool:

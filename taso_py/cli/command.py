@@ -32,7 +32,8 @@ class Command(click.Command):
         """Read the arguments, with what a settings file says where they and the environment are silent."""
         if not ctx.resilient_parsing:
             said, _, _ = self.make_parser(ctx).parse_args(list(args))
-            if "help" not in said:
+            helps = self.get_help_option(ctx)
+            if helps is None or helps.name not in said:  # help is there whatever a file says
                 speech.settle(_general(ctx, said))
                 settings = ctx.meta[_SETTINGS] = read_settings(_general(ctx, said), ctx.find_root().command)
                 ctx.default_map = settings.defaults(names_of(ctx), ctx)

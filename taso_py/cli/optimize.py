@@ -48,9 +48,10 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
     delivery.require_compatible(options)
     try:
         require_deliverable(model, delivery)
-    except FileTakenError:
-        if not _stands(model, options, delivery):
+    except FileTakenError as error:
+        if error.path != delivery.target(model):
             raise
+        _require_standing(model, options, delivery)
         return
     verbosity = -1 if delivery.quiet else delivery.verbosity
     with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
@@ -69,20 +70,18 @@ def _into(out: Path, delivery: Delivery) -> Delivery:
     return replace(delivery, output=out)
 
 
-def _stands(model: Path, options: Options, delivery: Delivery) -> bool:
-    """Whether the file in the way is the result already, and says so; OutputError with the reason where it is not."""
+def _require_standing(model: Path, options: Options, delivery: Delivery) -> None:
+    """Say that the file in the way is the result already; FileTakenError with the reason where it is not."""
     output = delivery.target(model)
     with progress_on_stderr(-1 if delivery.quiet else delivery.verbosity) as progress:
         found = api.standing(model, output, options, progress=progress)
-    if found is None:
-        return False
     why = found.unlike
     if found.current and (asked := delivery.more_than_model):
         why = f"it is the result already, but {asked} asks for more"
     if why is not None:
-        raise FileTakenError(f"{output} exists already: {why}; use --force to search again, or choose another name")
+        words = f"exists already: {why}; use --force to search again, or choose another name"
+        raise FileTakenError(f"{output} {words}", output)
     emit(found.to_json() if delivery.as_json else found.sentence())
-    return True
 
 
 def _present(result: Result, delivery: Delivery) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
 
-from taso_py.files import same_file
+from taso_py.errors import OutputError
+from taso_py.files import require_model_file, same_file
 from taso_py.onnx_io.artifact import external_locations
 from taso_py.options import Options
 from taso_py.progress import Progress
@@ -21,14 +21,15 @@ from taso_py.run.provenance import Key
 from taso_py.version import VERSION
 
 
-def standing(model: Path, output: Path, options: Options, progress: Progress) -> Standing | None:
-    """How the file ``output`` relates to a run of ``model`` with these options; None where there is no such file.
+def standing(model: Path, output: Path, options: Options, progress: Progress) -> Standing:
+    """How the file ``output`` relates to a run of ``model`` with these options; OutputError without such a file.
 
     It goes by the metadata of the file: whoever alters the model and leaves them is believed.
     """
+    require_model_file(model)
+    if not output.is_file() or same_file(model, output):
+        raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
     try:
-        if not stat.S_ISREG(output.lstat().st_mode) or same_file(model, output):
-            return None
         proto = onnx.load(output, load_external_data=False)
         told = provenance.stated(proto)
         if output.read_bytes() == model.read_bytes():
