@@ -14,15 +14,15 @@ from taso_py.cli.shared import SETTINGS, takes
     context_settings=SETTINGS,
     short_help="Completions for bash, zsh or fish.",
     examples=(
-        "superopt completion bash > ~/.local/share/bash-completion/completions/superopt",
-        "superopt completion zsh > ~/.zfunc/_superopt",
+        "superopt completion bash >> ~/.bashrc",
+        "superopt completion zsh >> ~/.zshrc",
         "superopt completion fish > ~/.config/fish/completions/superopt.fish",
     ),
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @takes()
 def completion(shell: str) -> None:
-    """Print the script that makes SHELL complete the commands of superopt; put it where the shell looks for such."""
+    """Print the script that makes SHELL complete the commands, options, files and rules of superopt."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

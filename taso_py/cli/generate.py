@@ -18,7 +18,7 @@ from taso_py.options import GenerateDelivery, GenerateOptions
     examples=(
         "superopt generate --ops Neg,Relu,Abs -o found.rules",
         "superopt generate --ops MatMul,Transpose --max-operators 2 --workers 2",
-        "superopt generate --ops Neg,Add --max-operators 2 --checkpoint halfway --force",
+        "superopt generate --ops Neg,Add --max-operators 2 --checkpoint halfway",
     ),
 )
 @takes(options=GenerateOptions, delivery=GenerateDelivery)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     short_help="Make a model faster without changing what it computes.",
     examples=(
         "superopt optimize model.onnx",
-        "superopt optimize model.onnx faster.onnx --shape batch=8 --threads 2 --time-budget 60",
+        "superopt optimize model.onnx faster.onnx --shape batch=8 --threads 2",
         "superopt optimize model.onnx -o faster.onnx --certificate faster.json --report faster.md",
     ),
 )

@@ -61,9 +61,9 @@ def show(name: str, options: RuleOptions, shown: ShowOptions) -> None:
     "derive",
     context_settings=SETTINGS,
     examples=(
-        "superopt rules derive --goal my.rules",
-        "superopt rules derive --goal my.rules --from my.rules",
-        "superopt rules derive --goal my.rules --states 500 --json",
+        "superopt rules derive --goal goals.rules",
+        "superopt rules derive --goal goals.rules --from own.rules",
+        "superopt rules derive --goal goals.rules --states 500 --json",
     ),
 )
 @takes(goals=DeriveGoals, options=DeriveOptions, display=Display)
