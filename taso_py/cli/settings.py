@@ -180,7 +180,7 @@ def _entries(table: dict[str, Any], command: click.Command, names: tuple[str, ..
             continue
         option = key.replace("_", "-")
         where = ": ".join((str(file), *([f"[{table_of(file, names)}]"] if names else [])))
-        _require_key(f"{where}: {key}", option, known, [*inner])
+        _require_key(f"{where}: {key if key.isprintable() else shown(key)}", option, known, [*inner])
         demand(option not in seen, f"{where}: {seen.get(option)} and {key} are one setting: keep one")
         seen[option] = key
         yield Setting(names, option, key, value)
@@ -190,7 +190,6 @@ def _require_key(place: str, name: str, known: Mapping[str, list[FieldOption]], 
     settable = [option for option, all_of_it in known.items() if any(one.field.flag.setting for one in all_of_it)]
     if name in settable:
         return
-    place = " ".join(place.split())
     demand(name not in known, f"{place} belongs on the command line of a run: remove it from the file")
     near = difflib.get_close_matches(name, [*settable, *commands], n=1)
     hint = f"did you mean {near[0]}?" if near else "superopt config lists all there are"

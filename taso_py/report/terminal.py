@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -95,8 +96,10 @@ def table(content: TextTable) -> RichTable:
 
 def render(content: RenderableType) -> str:
     """What a rich renderable looks like on this stdout, without the final newline."""
-    terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if terminal else _PLAIN_WIDTH, soft_wrap=not terminal)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(
+        file=sys.stdout or io.StringIO(), width=None if terminal else _PLAIN_WIDTH, soft_wrap=not terminal
+    )
     with console.capture() as capture:
         console.print(content, highlight=False)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())

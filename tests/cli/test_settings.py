@@ -133,6 +133,7 @@ BAD = {
     "[check]\northo = ": "superopt.toml is not TOML",
     "seed = 1979-05-27": "must be a whole number",
     "[check]\nshape = {x = [[1]]}": "shape",
+    '[check]\n"\\u001b[31m\\n" = 1': r"[check]: '\x1b[31m\n' is no setting",
     '[check]\nep = "a\\u0000b"': "must be a text",
     "seed = " + "9" * 5000: "is not TOML",
     "a = " + "[" * 100_000: "is not TOML",
