@@ -5,7 +5,10 @@ A message is one line and names the thing, the value, and what to do.
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class SuperoptError(Exception):
