@@ -64,7 +64,7 @@ def _unlike(told: dict[str, str], wanted: dict[str, str]) -> str | None:
         return "it is superopt's result for this model with other rules"
     unlike = provenance.differences(told, wanted)
     if unlike:
-        return f"it is superopt's result for this model on another machine: {', '.join(unlike)}"
+        return f"it is superopt's result for this model, made for {', '.join(unlike)}"
     return None
 
 

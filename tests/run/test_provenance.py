@@ -227,7 +227,7 @@ def test_a_result_of_another_machine_is_refused(tiny_model: Path, done: Path) ->
     restated(done, **{key.removeprefix("superopt."): text for key, text in wanted.items()})
     assert api.standing(tiny_model, done, threads=2).current
     found = api.standing(tiny_model, done, threads=3)
-    assert "on another machine: threads 2 (here 3)" in (found.unlike or "")
+    assert "made for threads 2 (here 3)" in (found.unlike or "")
 
 
 def test_files_that_are_none_of_ours(tiny_model: Path, done: Path) -> None:
