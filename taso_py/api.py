@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from taso_py.report.generation import Generated
     from taso_py.report.ranking import Ranking
     from taso_py.report.rules import ListedRule
+    from taso_py.report.standing import Standing
     from taso_py.report.verification import Verification
     from taso_py.rules.rule import Rule
 
@@ -69,6 +70,7 @@ __all__ = [
     "optimize",
     "proof_of",
     "rank",
+    "standing",
     "verify",
 ]
 
@@ -112,6 +114,26 @@ def apply(model: Model, decisions: File, options: ApplyOptions | None = None, **
 
     (file,) = _files("decisions", [decisions])
     return run.apply(_model(model), file, settled)
+
+
+def standing(
+    model: File,
+    output: File,
+    options: Options | None = None,
+    *,
+    progress: Progress | None = None,
+    **fields: Any,
+) -> Standing:
+    """How the file ``output`` relates to the result that `optimize` would return; OutputError without such a file.
+
+    `Standing.current`: it is that result, for the same bytes of ``model``, the same options, rules and version and, if
+    it was timed, the same machine.  It goes by what the file's metadata say.  Searches nothing and writes nothing.
+    """
+    settled = chosen(Options, options, fields)
+    from taso_py.run import standing as run
+
+    source, target = _files("files", [model, output])
+    return run.standing(source, target, settled, progress or SilentProgress())
 
 
 def check(first: Model, second: Model, options: CheckOptions | None = None, **fields: Any) -> CheckReport:

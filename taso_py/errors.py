@@ -5,6 +5,11 @@ A message is one line and names the thing, the value, and what to do.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class SuperoptError(Exception):
     """Base of every error raised on purpose.
@@ -82,6 +87,14 @@ class OutputError(SuperoptError):
 
     exit_code = 4
     code = "output"
+
+
+class FileTakenError(OutputError):
+    """An output file, `path`, exists already."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class RuntimeMissingError(SuperoptError):

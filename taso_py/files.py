@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taso_py.errors import ModelError, OutputError, UsageError
+from taso_py.errors import FileTakenError, ModelError, OutputError, UsageError
 from taso_py.folders import RunFolder
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def append_text(target: Path, text: str, *, sources: Iterable[Path] = ()) -> Non
 
 def check_appendable(target: Path, *, sources: Iterable[Path] = ()) -> None:
     """Raise OutputError unless `target` is a writable regular file and none of `sources`, or can be made."""
-    if any(_same_file(target, source) for source in sources):
+    if any(same_file(target, source) for source in sources):
         raise OutputError(f"{target} is a model, which nothing can be appended to: choose another name")
     try:
         if target.exists() and not target.is_file():  # to open a FIFO would wait for a reader
@@ -114,7 +114,7 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
         raise OutputError(f"cannot write {str(target)!r}: it holds a NUL, which no name of a file does") from None
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
-    if any(_same_file(target, source) for source in sources):
+    if any(same_file(target, source) for source in sources):
         raise OutputError(f"{name} would overwrite the model being read: choose another output name")
     if stat.S_ISLNK(mode):  # to replace the link would break what it is for: /dev/stdout is one
         raise OutputError(f"{name} is a symbolic link: name the file that it points to")
@@ -123,10 +123,12 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
     if not stat.S_ISREG(mode):
         raise OutputError(f"{name} is not a regular file: choose another output name")
     if not force:
-        raise OutputError(f"{name} exists already: use --force to overwrite it, or choose another name")
+        words = "exists already: use --force to overwrite it, or choose another name"
+        raise FileTakenError(f"{name} {words}", target)
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two names are those of one file."""
     try:
         return one.samefile(other)
     except (OSError, ValueError):

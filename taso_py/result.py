@@ -313,6 +313,10 @@ class Inspection:
     """The assignment at which the figures hold."""
     profile: ModelProfile | None = None
     """Where the time goes, if that was asked for."""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """What superopt wrote into the model about how it was made: `superopt.` keys of its metadata."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values."""

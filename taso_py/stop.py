@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from taso_py.streams import LEVELS, formatted
+
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 """What asks a program to end."""
 
@@ -91,6 +93,7 @@ def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,
 def _tell(number: int) -> None:
     """One line on stderr; past the streams' own buffers, which the interrupted code may be writing to."""
     name = signal.Signals(number).name
-    text = f"superopt: {name}: stopping with what is confirmed so far; once more to quit at once\n"
+    text = f"superopt: {name}: stopping with what is confirmed so far; once more to quit at once"
+    line = formatted(text, level=LEVELS["warning"], logger=__name__)
     with suppress(OSError, ValueError, AttributeError):
-        os.write(sys.stderr.fileno(), text.encode())
+        os.write(sys.stderr.fileno(), f"{line}\n".encode())

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+PREFIX = "superopt: "
+"""What every line of text on stderr begins with."""
+LEVELS: Mapping[str, int] = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
+"""The numbers of `logging`, which this module does without: it is imported before anything else."""
 
 
 def steady() -> None:
@@ -24,12 +36,70 @@ def steady() -> None:
             stream.reconfigure(errors="replace")
 
 
-def say(line: str) -> None:
-    """Print a line on stderr; where that is closed or full, the rest of the run says nothing."""
+@dataclass(slots=True)
+class _Voice:
+    """How lines on stderr look, and which are left out."""
+
+    as_json: bool = False
+    least: int = 0
+
+
+_voice = _Voice()
+
+
+def speak(*, as_json: bool, least: int = 0) -> None:
+    """From now on lines on stderr are text or JSON objects, and those of a level below `least` are left out."""
+    _voice.as_json, _voice.least = as_json, least
+
+
+def least() -> int:
+    """The level below which lines are left out; 0: none was asked for."""
+    return _voice.least
+
+
+def speaks_json() -> bool:
+    """Whether lines on stderr are JSON objects."""
+    return _voice.as_json
+
+
+def say(text: str, *, level: int | None = None, logger: str = "taso_py.cli", **further: Any) -> None:
+    """Print a line on stderr; where that is closed or full, the rest of the run says nothing.
+
+    A text begins with ``superopt: ``, and behind it the level may stand; `further` goes into a JSON object alone.
+    """
+    found = level_of(text) if level is None else level
+    if found < _voice.least:
+        return
     try:
-        print(line, file=sys.stderr, flush=True)
+        print(formatted(text, level=found, logger=logger, **further), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr.fileno())
+
+
+def formatted(text: str, *, level: int, logger: str, created: float | None = None, **further: Any) -> str:
+    """A line as stderr has it: the text, or one JSON object of time (UTC), level, logger, message and `further`."""
+    if not _voice.as_json:
+        return text
+    moment = datetime.fromtimestamp(time.time() if created is None else created, UTC)
+    message = text.removeprefix(PREFIX)
+    name = _name_of(level)
+    entry = {
+        "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": name,
+        "logger": logger,
+        "message": message.removeprefix(f"{name}: "),
+    }
+    return json.dumps(entry | further)
+
+
+def level_of(text: str) -> int:
+    """The level that a line states itself, else that of information."""
+    stated = text.removeprefix(PREFIX).partition(": ")[0]
+    return LEVELS.get(stated, LEVELS["info"])
+
+
+def _name_of(level: int) -> str:
+    return max((name for name in LEVELS if level >= LEVELS[name]), key=LEVELS.__getitem__, default="debug")
 
 
 def discard(descriptor: int) -> None:

@@ -32,6 +32,8 @@ from taso_py.report import (
     proofs,
     ranking,
     rules,
+    settings,
+    standing,
 )  # fmt: skip
 from taso_py.result import INSPECTION_SCHEMA, JSON_FIELDS, SCHEMA, Inspection, Result
 from taso_py.rules.lock import Outcome
@@ -161,10 +163,13 @@ class TimedModel(TypedDict):
 
 def documents() -> tuple[Document, ...]:
     """Each with its name and version."""
-    return (*_of_models(), *_of_files(), *_of_rules(), *_of_discoveries(), *_of_certificates())
+    return (
+        *(*_of_results(), *_of_models(), *_of_files(), *_of_rules(), *_of_discoveries(), *_of_certificates()),
+        *_of_the_command_line(),
+    )
 
 
-def _of_models() -> tuple[Document, ...]:
+def _of_results() -> tuple[Document, ...]:
     return (
         Document(
             SCHEMA,
@@ -172,6 +177,41 @@ def _of_models() -> tuple[Document, ...]:
             {"superopt_version": str, **fields_of(Result, JSON_FIELDS)},
             record=Result,
         ),
+        Document(
+            standing.SCHEMA,
+            "superopt optimize, where the result is there already: no search was made.",
+            {
+                **dict.fromkeys(("input", "output", "output_sha256"), str),
+                "current": bool,
+                "provenance": Mapping[str, str],
+            },
+        ),
+        Document(
+            application.SCHEMA,
+            "superopt apply: what became of decisions on a model.",
+            {**fields_of(application.Application, application.FIELDS), "rules": list[RuleId]},
+            record=application.Application,
+        ),
+    )
+
+
+def _of_the_command_line() -> tuple[Document, ...]:
+    return (
+        Document(
+            outcome.SCHEMA,
+            "Any command with --json that ends without a result of its own: the error.",
+            {"superopt_version": str, "error": str, "code": str, "kind": str, "exit_code": int},
+        ),
+        Document(
+            settings.SCHEMA,
+            "superopt config: the settings that count, and where they come from.",
+            {"file": str | None, "settings": list[settings.Effective]},
+        ),
+    )
+
+
+def _of_models() -> tuple[Document, ...]:
+    return (
         Document(
             benchmark.SCHEMA,
             "superopt bench: latencies of models, and how many times faster than the first each is.",
@@ -187,22 +227,11 @@ def _of_models() -> tuple[Document, ...]:
             {"first": str, "second": str, **fields_of(CheckReport, comparison.FIELDS)},
             record=CheckReport,
         ),
-        Document(
-            application.SCHEMA,
-            "superopt apply: what became of decisions on a model.",
-            {**fields_of(application.Application, application.FIELDS), "rules": list[RuleId]},
-            record=application.Application,
-        ),
         Document(INSPECTION_SCHEMA, "superopt inspect: what a model consists of.", fields_of(Inspection), Inspection),
         Document(
             measurements.SCHEMA,
             "superopt cache show: the database of measured regions.",
             fields_of(CacheStats) | {"path": str, "oldest": str | None, "newest": str | None},
-        ),
-        Document(
-            outcome.SCHEMA,
-            "Any command with --json that ends without a result of its own: the error.",
-            {"superopt_version": str, "error": str, "code": str, "kind": str, "exit_code": int},
         ),
     )
 

@@ -10,6 +10,9 @@ import click
 from taso_py.cli.apply import apply
 from taso_py.cli.cache import cache
 from taso_py.cli.certify import certify
+from taso_py.cli.command import CommandGroup
+from taso_py.cli.completion import completion
+from taso_py.cli.config import config
 from taso_py.cli.generate import generate
 from taso_py.cli.models import bench, check, inspect
 from taso_py.cli.optimize import optimize
@@ -22,16 +25,19 @@ from taso_py.version import VERSION
 __all__ = ["main", "superopt"]
 
 
-@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="superopt")
 def superopt() -> None:
     """Finds a faster ONNX model that computes the same function, checks it and measures it.
 
-    Every option can also be set as an environment variable, for example SUPEROPT_TIME_BUDGET=60.
+    Every option can also be set as an environment variable, for example SUPEROPT_TIME_BUDGET=60, and in superopt.toml:
+    `superopt config` tells what counts.
     """
 
 
-for command in (optimize, apply, certify, bench, check, inspect, rules, verify, generate, cache, schema):
+for command in (
+    *(optimize, apply, certify, bench, check, inspect, rules, verify, generate, cache, schema, config, completion),
+):
     superopt.add_command(command)
 
 

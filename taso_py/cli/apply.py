@@ -7,13 +7,23 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.options import ApplyDelivery, ApplyOptions
-from taso_py.streams import say
+from taso_py.streams import LEVELS, say
 
 
-@click.command(context_settings=SETTINGS, short_help="Make the steps again that optimize decided on, without timing.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Make the steps again that optimize decided on, without timing.",
+    examples=(
+        "superopt apply model.onnx decisions.json",
+        "superopt apply model.onnx decisions.json -o faster.onnx --certificate faster.json",
+        "superopt apply retrained.onnx decisions.json --partial",
+    ),
+)
 @click.argument("model", type=FILE)
 @click.argument("decisions", type=FILE)
 @takes(options=ApplyOptions, delivery=ApplyDelivery)
@@ -29,5 +39,5 @@ def apply(model: Path, decisions: Path, options: ApplyOptions, delivery: ApplyDe
     require_deliverable(model, delivery)
     found = delivered(api.apply(model, decisions, options), model, delivery)
     for note in found.notes:
-        say(f"superopt: {note}")
+        say(f"superopt: {note}", level=LEVELS["warning"])
     emit(found.to_json() if delivery.as_json else found.text())

@@ -7,17 +7,25 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import CommandGroup
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.options import CacheOptions, Display
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(cls=CommandGroup, context_settings=SETTINGS)
 def cache() -> None:
     """Look after the database of measured regions."""
 
 
-@cache.command(context_settings=SETTINGS)
+@cache.command(
+    context_settings=SETTINGS,
+    examples=(
+        "superopt cache show",
+        "superopt cache show --json",
+        "superopt cache show --cache other.sqlite",
+    ),
+)
 @takes(options=CacheOptions, display=Display)
 def show(options: CacheOptions, display: Display) -> None:
     """Where it lies, how many measurements it holds, how old they are."""
@@ -28,7 +36,13 @@ def show(options: CacheOptions, display: Display) -> None:
     emit(measurements_json(stats) if display.as_json else measurements_text(stats))
 
 
-@cache.command(context_settings=SETTINGS)
+@cache.command(
+    context_settings=SETTINGS,
+    examples=(
+        "superopt cache clear",
+        "superopt cache clear --cache other.sqlite",
+    ),
+)
 @takes(options=CacheOptions)
 def clear(options: CacheOptions) -> None:
     """Forget every measurement."""
@@ -36,7 +50,11 @@ def clear(options: CacheOptions) -> None:
         emit(f"{opened.clear()} measurements forgotten")
 
 
-@cache.command("export", context_settings=SETTINGS)
+@cache.command(
+    "export",
+    context_settings=SETTINGS,
+    examples=("superopt cache export measurements.jsonl",),
+)
 @click.argument("file", type=FILE)
 @takes(options=CacheOptions)
 def export(file: Path, options: CacheOptions) -> None:
@@ -45,7 +63,11 @@ def export(file: Path, options: CacheOptions) -> None:
         emit(f"{opened.export(file)} measurements written to {file}")
 
 
-@cache.command("import", context_settings=SETTINGS)
+@cache.command(
+    "import",
+    context_settings=SETTINGS,
+    examples=("superopt cache import measurements.jsonl",),
+)
 @click.argument("file", type=FILE)
 @takes(options=CacheOptions)
 def import_(file: Path, options: CacheOptions) -> None:

@@ -7,13 +7,23 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import CertificateError
 from taso_py.options import CertifyOptions, Display
 
 
-@click.command(context_settings=SETTINGS, short_help="Check a certificate that optimize wrote.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Check a certificate that optimize wrote.",
+    examples=(
+        "superopt certify model.onnx faster.onnx faster.json",
+        "superopt certify model.onnx faster.onnx faster.json --shape batch=4 --seed 7",
+        "superopt certify model.onnx faster.onnx faster.json --json",
+    ),
+)
 @click.argument("original", type=FILE)
 @click.argument("optimised", type=FILE)
 @click.argument("certificate", type=FILE, metavar="FILE")

@@ -5,12 +5,22 @@ from __future__ import annotations
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import SETTINGS, progress_on_stderr, takes
 from taso_py.options import GenerateDelivery, GenerateOptions
 
 
-@click.command(context_settings=SETTINGS, short_help="Discover rules and prove them.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Discover rules and prove them.",
+    examples=(
+        "superopt generate --ops Neg,Relu,Abs -o found.rules",
+        "superopt generate --ops MatMul,Transpose --max-operators 2 --workers 2",
+        "superopt generate --ops Neg,Add --max-operators 2 --checkpoint halfway",
+    ),
+)
 @takes(options=GenerateOptions, delivery=GenerateDelivery)
 def generate(options: GenerateOptions, delivery: GenerateDelivery) -> None:
     """Enumerate terms of up to --max-operators operators, and write the laws between them that are proved.

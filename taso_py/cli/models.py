@@ -7,14 +7,24 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import MismatchError
 from taso_py.options import BenchOptions, CheckOptions, Display, InspectOptions
-from taso_py.streams import say
+from taso_py.streams import LEVELS, say
 
 
-@click.command(context_settings=SETTINGS, short_help="Operators, parameters, FLOPs and memory of a model.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Operators, parameters, FLOPs and memory of a model.",
+    examples=(
+        "superopt inspect model.onnx",
+        "superopt inspect model.onnx --shape batch=8 --json",
+        "superopt inspect model.onnx --profile --threads 2",
+    ),
+)
 @click.argument("model", type=FILE)
 @takes(options=InspectOptions, display=Display)
 def inspect(model: Path, options: InspectOptions, display: Display) -> None:
@@ -22,10 +32,21 @@ def inspect(model: Path, options: InspectOptions, display: Display) -> None:
     from taso_py.report.terminal import inspection_text
 
     inspection = api.inspect(model, options)
+    for note in inspection.notes:
+        say(f"superopt: {note}", level=LEVELS["warning"])
     emit(inspection.to_json() if display.as_json else inspection_text(inspection))
 
 
-@click.command(context_settings=SETTINGS, short_help="Time models against each other.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Time models against each other.",
+    examples=(
+        "superopt bench model.onnx faster.onnx",
+        "superopt bench model.onnx faster.onnx --shape batch=8 --threads 2",
+        "superopt bench model.onnx --rounds 50 --block 0.1 --json",
+    ),
+)
 @click.argument("models", type=FILE, nargs=-1, required=True)
 @takes(options=BenchOptions, display=Display)
 def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> None:
@@ -36,7 +57,16 @@ def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> 
     emit(benchmark.to_json() if display.as_json else benchmark_text(benchmark))
 
 
-@click.command(context_settings=SETTINGS, short_help="Do two models compute the same function?")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Do two models compute the same function?",
+    examples=(
+        "superopt check model.onnx faster.onnx",
+        "superopt check model.onnx faster.onnx --shape batch=8 --seed 7",
+        "superopt check model.onnx faster.onnx --input x=x.npy --json",
+    ),
+)
 @click.argument("first", type=FILE)
 @click.argument("second", type=FILE)
 @takes(options=CheckOptions, display=Display)
@@ -46,7 +76,7 @@ def check(first: Path, second: Path, options: CheckOptions, display: Display) ->
 
     report = api.check(first, second, options)
     for remark in (*report.warnings, *report.notes):
-        say(f"superopt: {remark}")
+        say(f"superopt: {remark}", level=LEVELS["warning"])
     if display.as_json:
         emit(comparison_json(first, second, report))
     if not report.passed:

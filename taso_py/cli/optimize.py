@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit, exit_code_after
 from taso_py.cli.shared import FILE, SETTINGS, progress_on_stderr, takes
+from taso_py.errors import FileTakenError
 from taso_py.options import Delivery, Options
+from taso_py.options.text import demand
 from taso_py.stop import SIGNALS, StopFlag, stop_on_interrupt
-from taso_py.streams import say
+from taso_py.streams import LEVELS, say
 
 if TYPE_CHECKING:
     from taso_py.result import Result
 
 
-@click.command(context_settings=SETTINGS, short_help="Make a model faster without changing what it computes.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Make a model faster without changing what it computes.",
+    examples=(
+        "superopt optimize model.onnx",
+        "superopt optimize model.onnx faster.onnx --shape batch=8 --threads 2",
+        "superopt optimize model.onnx -o faster.onnx --certificate faster.json --report faster.html",
+    ),
+)
 @click.argument("model", type=FILE)
+@click.argument("out", type=FILE, required=False)
 @takes(options=Options, delivery=Delivery)
-def optimize(model: Path, options: Options, delivery: Delivery) -> None:
-    """Find a faster model that computes the same function as MODEL, check it, measure it, write it to OUT."""
+def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery) -> None:
+    """Find a faster model that computes the same function as MODEL, check it, measure it, write it to OUT.
+
+    Where OUT is the result for the same model, options and machine already, it says so and is done.
+    """
     from taso_py.report.delivery import delivered, require_deliverable
     from taso_py.report.pipeline import failures_told, tell_pipeline
 
+    if out is not None:
+        delivery = _into(out, delivery)
     verbosity = -1 if delivery.quiet else delivery.verbosity
     with failures_told(model, delivery):
         delivery.require_compatible(options)
-        require_deliverable(model, delivery)
+        try:
+            require_deliverable(model, delivery)
+        except FileTakenError as error:
+            if error.path != delivery.target(model):
+                raise
+            _require_standing(model, options, delivery)
+            return
         with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
             with progress_on_stderr(verbosity) as progress:
                 result = api.optimize(model, options, progress=progress, stop=stop)
@@ -43,6 +69,27 @@ def optimize(model: Path, options: Options, delivery: Delivery) -> None:
         raise click.exceptions.Exit(exit_code_after(stop.signal))
 
 
+def _into(out: Path, delivery: Delivery) -> Delivery:
+    """The same with OUT as it stands behind MODEL; UsageError where --output names it as well."""
+    twice = click.get_current_context().get_parameter_source("output") is ParameterSource.COMMANDLINE
+    demand(not twice, f"OUT {out} and --output {delivery.output} are both given: keep one")
+    return replace(delivery, output=out)
+
+
+def _require_standing(model: Path, options: Options, delivery: Delivery) -> None:
+    """Say that the file in the way is the result already; FileTakenError with the reason where it is not."""
+    output = delivery.target(model)
+    with progress_on_stderr(-1 if delivery.quiet else delivery.verbosity) as progress:
+        found = api.standing(model, output, options, progress=progress)
+    why = found.unlike
+    if found.current and (asked := delivery.more_than_model):
+        why = f"it is the result already, but {asked} asks for more"
+    if why is not None:
+        words = f"exists already: {why}; use --force to search again, or choose another name"
+        raise FileTakenError(f"{output} {words}", output)
+    emit(found.to_json() if delivery.as_json else found.sentence())
+
+
 def _present(result: Result, delivery: Delivery) -> None:
     from taso_py.report.document import write_report
     from taso_py.report.terminal import result_text, sentence
@@ -50,7 +97,7 @@ def _present(result: Result, delivery: Delivery) -> None:
     if delivery.report is not None:
         write_report(result, delivery.report, force=delivery.force)
     for note in result.notes:
-        say(f"superopt: {note}")
+        say(f"superopt: {note}", level=LEVELS["warning"])
     if delivery.as_json:
         emit(result.to_json())
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from taso_py.cli import speech
 from taso_py.errors import OutputError, SuperoptError, UsageError
 from taso_py.streams import discard, say, steady
 from taso_py.version import VERSION
@@ -26,6 +26,8 @@ SCHEMA = "superopt.error/1"
 
 INTERNAL = SuperoptError.exit_code
 INTERRUPTED = 130
+COMPLETION = "_SUPEROPT_COMPLETE"
+"""The variable with which a shell asks for completions, as click's scripts set it."""
 CLOSED_PIPE = 141
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """What a write meets that nothing else foresaw: a full disk or stream."""
@@ -55,6 +57,7 @@ def exit_code_of(command: click.Group, arguments: list[str] | None) -> int:
     """Run `command`; the exit code of the table above."""
     steady()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    speech.begin(arguments)
     answer = Answer(as_json=_json_asked(arguments))
     failure = _run(command, arguments, answer)
     if failure.kind is not None and answer.as_json and not answer.given:
@@ -81,14 +84,10 @@ class Ending:
 
 
 def _run(command: click.Group, arguments: list[str], answer: Answer) -> Ending:
-    logger = logging.getLogger("taso_py")
-    if not any(isinstance(handler, _LogLines) for handler in logger.handlers):
-        logger.addHandler(_LogLines())
     if not sys.warnoptions:  # a library's deprecation warning is not the user's business
         warnings.simplefilter("ignore")
     try:
-        with command.make_context("superopt", list(arguments), obj=answer) as context:
-            command.invoke(context)
+        _invoke(command, arguments, answer)
         return Ending(0)
     except click.exceptions.Exit as request:
         return Ending(request.exit_code)
@@ -107,6 +106,15 @@ def _run(command: click.Group, arguments: list[str], answer: Answer) -> Ending:
         return Ending(CLOSED_PIPE)
     except Exception as error:  # noqa: BLE001 - the promise of one line holds for our own bugs too
         return _crash(error)
+
+
+def _invoke(command: click.Group, arguments: list[str], answer: Answer) -> None:
+    if instruction := os.environ.get(COMPLETION):
+        from click.shell_completion import shell_complete
+
+        raise click.exceptions.Exit(shell_complete(command, {}, "superopt", COMPLETION, instruction))
+    with command.make_context("superopt", list(arguments), obj=answer) as context:
+        command.invoke(context)
 
 
 def _json_asked(arguments: Sequence[str]) -> bool:
@@ -173,24 +181,13 @@ def _discard_stdout() -> None:
         discard(sys.stdout.fileno())
 
 
-class _LogLines(logging.Handler):
-    """What the library logs, warnings and worse, as one line each on whatever stderr is at that moment."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())
-        say(f"superopt: {record.levelname.lower()}: {text}")
-
-
 def _fail(error: SuperoptError) -> Ending:
     return _failed(str(error), error.exit_code, error.code, type(error).__name__)
 
 
 def _failed(message: str, exit_code: int, code: str, kind: str) -> Ending:
     line = " ".join(message.split())
-    say(f"superopt: error: {line}")
+    say(f"superopt: error: {line}", exit_code=exit_code)
     return Ending(exit_code, kind, code, line)
 
 

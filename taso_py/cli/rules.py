@@ -7,18 +7,27 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import CommandGroup
 from taso_py.cli.outcome import emit
-from taso_py.cli.shared import FILE, SETTINGS, progress_on_stderr, takes
+from taso_py.cli.shared import FILE, SETTINGS, complete_rule, progress_on_stderr, takes
 from taso_py.options import DeriveGoals, DeriveOptions, Display, RankOptions, RuleOptions, ShowOptions
 from taso_py.stop import StopFlag, stop_on_interrupt
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(cls=CommandGroup, context_settings=SETTINGS)
 def rules() -> None:
     """Look at the rewrite rules."""
 
 
-@rules.command("list", context_settings=SETTINGS)
+@rules.command(
+    "list",
+    context_settings=SETTINGS,
+    examples=(
+        "superopt rules list",
+        "superopt rules list --json",
+        "superopt rules list --rules my.rules",
+    ),
+)
 @takes(options=RuleOptions, display=Display)
 def list_rules(options: RuleOptions, display: Display) -> None:
     """One line per rule: name, status, file and line."""
@@ -28,8 +37,16 @@ def list_rules(options: RuleOptions, display: Display) -> None:
     emit(rules_json(found) if display.as_json else rules_text(found))
 
 
-@rules.command("show", context_settings=SETTINGS)
-@click.argument("name")
+@rules.command(
+    "show",
+    context_settings=SETTINGS,
+    examples=(
+        "superopt rules show matmul-shared-weight",
+        "superopt rules show matmul-shared-weight --obligations",
+        "superopt rules show polarization --rules my.rules",
+    ),
+)
+@click.argument("name", shell_complete=complete_rule)
 @takes(options=RuleOptions, shown=ShowOptions)
 def show(name: str, options: RuleOptions, shown: ShowOptions) -> None:
     """The text of one rule, its status, its proof or the counterexample against it."""
@@ -40,7 +57,15 @@ def show(name: str, options: RuleOptions, shown: ShowOptions) -> None:
     emit(rule_json(found, proof) if shown.as_json else rule_text(found, proof))
 
 
-@rules.command("derive", context_settings=SETTINGS)
+@rules.command(
+    "derive",
+    context_settings=SETTINGS,
+    examples=(
+        "superopt rules derive --goal goals.rules",
+        "superopt rules derive --goal goals.rules --from own.rules",
+        "superopt rules derive --goal goals.rules --states 500 --json",
+    ),
+)
 @takes(goals=DeriveGoals, options=DeriveOptions, display=Display)
 def derive(goals: DeriveGoals, options: DeriveOptions, display: Display) -> None:
     """Which laws follow from other rules by rewriting; exit code 1 when one does not.
@@ -52,7 +77,15 @@ def derive(goals: DeriveGoals, options: DeriveOptions, display: Display) -> None
     found.require_all()
 
 
-@rules.command("rank", context_settings=SETTINGS)
+@rules.command(
+    "rank",
+    context_settings=SETTINGS,
+    examples=(
+        "superopt rules rank model.onnx",
+        "superopt rules rank model.onnx faster.onnx --time-budget 30",
+        "superopt rules rank model.onnx --shape batch=8 --rules my.rules --json",
+    ),
+)
 @click.argument("models", type=FILE, nargs=-1, required=True)
 @takes(options=RankOptions, display=Display)
 def rank(models: tuple[Path, ...], options: RankOptions, display: Display) -> None:

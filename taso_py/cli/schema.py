@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import click
 
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
-from taso_py.cli.shared import SETTINGS
+from taso_py.cli.shared import SETTINGS, takes
 
 
-@click.command(context_settings=SETTINGS, short_help="The JSON Schemas of all that --json prints.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="The JSON Schemas of all that --json prints.",
+    examples=("superopt schema", "superopt schema superopt.result/1"),
+)
 @click.argument("name", required=False)
+@takes()
 def schema(name: str | None) -> None:
     """List the JSON Schemas of everything that superopt writes as JSON, or print the one called NAME.
 

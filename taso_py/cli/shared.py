@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import click
 
 from taso_py.cli.outcome import expect_json
+from taso_py.cli.speech import logged_progress, verbosity_of
+from taso_py.errors import SuperoptError
+from taso_py.options import GeneralOptions
 from taso_py.options.field import ANY, Declared, OptionRecord, declared
 from taso_py.progress import Progress
+from taso_py.streams import speaks_json
 
 if TYPE_CHECKING:
+    from click.core import ParameterSource
+    from click.shell_completion import CompletionItem
     from click.types import OptionHelpExtra
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -43,6 +49,24 @@ class FieldOption(click.Option):
         if self.field.flag.within != ANY:
             extra["range"] = str(self.field.flag.within)
         return extra
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What a shell offers as a value: names of rules, files, or what the type knows."""
+        flag, hint = self.field.flag, self.field.kind
+        if flag.completes == "rules":
+            return complete_rule(ctx, self, incomplete)
+        if Path in (hint, *get_args(hint)) and get_origin(hint) is not Mapping:
+            return FILE.shell_complete(ctx, self, incomplete)
+        return super().shell_complete(ctx, incomplete)
+
+    def effective(self, context: click.Context) -> tuple[Any, ParameterSource]:
+        """The value where the command line is silent, a flag's as it is spelled, and which source it is from."""
+        said, source = self.consume_value(context, {})
+        try:
+            value = self.process_value(context, said)
+        except click.MissingParameter:
+            return None, source
+        return value != self.field.default if self.field.kind is bool else value, source
 
     def _value(self, context: click.Context, parameter: click.Parameter, given: Any) -> Any:
         """What the field holds, for what click has read."""
@@ -72,18 +96,35 @@ def _type(field: Declared) -> click.ParamType[Any]:
     return kinds[field.kind]
 
 
+def complete_rule(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of rules that begin so: of the files that --rules names before, else of the library."""
+    from click.shell_completion import CompletionItem
+
+    from taso_py import api
+
+    with suppress(SuperoptError):  # a file that cannot be read has no names, and no message belongs on this line
+        found = api.list_rules(rules=ctx.params.get("rules"))
+        return [CompletionItem(one.rule.name) for one in found if one.rule.name.startswith(incomplete)]
+    return []
+
+
 def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:
-    """A command's options are the fields of these records; its function is called with the records, by these names."""
+    """A command's options are the fields of these records; its function is called with the records, by these names.
+
+    It also has those of `GeneralOptions`, of which its function hears nothing.
+    """
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def command(**arguments: Any) -> Any:
             for name, kind in kinds.items():
                 arguments[name] = kind(**{field.name: arguments.pop(field.name) for field in declared(kind)})
+            for field in declared(GeneralOptions):  # the command's class has done what they ask
+                del arguments[field.name]
             expect_json(any(getattr(record, "as_json", False) for record in arguments.values()))
             return function(**arguments)
 
-        fields = [field for kind in kinds.values() for field in declared(kind)]
+        fields = [field for kind in (*kinds.values(), GeneralOptions) for field in declared(kind)]
         for field in reversed(fields):
             command = click.option(field.name, *field.flag.spellings, cls=FieldOption, field=field)(command)
         return cast(Function, command)
@@ -93,9 +134,13 @@ def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:
 
 @contextmanager
 def progress_on_stderr(verbosity: int) -> Iterator[Progress]:
-    """A live display when stderr is a terminal, plain lines otherwise; warnings only at -1."""
+    """A live display when stderr is a terminal, else plain lines, or records for JSON; warnings only at -1."""
     from taso_py.report.progress import LiveProgress, PlainProgress
 
+    verbosity = verbosity_of(verbosity)
+    if speaks_json():
+        yield logged_progress(verbosity)
+        return
     if verbosity < 0 or not sys.stderr.isatty():
         yield PlainProgress(verbosity=verbosity)
         return

@@ -7,12 +7,22 @@ from pathlib import Path
 import click
 
 from taso_py import api
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, progress_on_stderr, takes
 from taso_py.options import VerifyDisplay, VerifyOptions
 
 
-@click.command(context_settings=SETTINGS, short_help="Prove the rules.")
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="Prove the rules.",
+    examples=(
+        "superopt verify",
+        "superopt verify my.rules",
+        "superopt verify --only matmul-shared-weight --fresh",
+    ),
+)
 @click.argument("files", type=FILE, nargs=-1)
 @takes(options=VerifyOptions, display=VerifyDisplay)
 def verify(files: tuple[Path, ...], options: VerifyOptions, display: VerifyDisplay) -> None:

@@ -24,13 +24,14 @@ from taso_py.options.delivery import (
     VerifyDisplay,
 )
 from taso_py.options.field import OptionRecord, Range, chosen, option, reworded
+from taso_py.options.general import GeneralOptions
+from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
 from taso_py.options.providers import provider_name
 from taso_py.options.text import (
     Shape,
     demand,
     parse_ep_options,
     parse_inputs,
-    parse_names,
     parse_rules,
     parse_shapes,
     parse_workloads,
@@ -51,6 +52,7 @@ __all__ = [
     "DeriveOptions",
     "Display",
     "Executor",
+    "GeneralOptions",
     "GenerateDelivery",
     "GenerateOptions",
     "InspectOptions",
@@ -73,7 +75,6 @@ CostName = Literal["measured", "roofline"]
 Objective = Literal["latency", "flops"]
 Apply = Literal["best", "all"]
 OrtLevel = Literal["all", "layout", "extended", "basic", "disable"]
-Executor = Literal["processes", "ray"]
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -91,6 +92,7 @@ class ShapeOptions(OptionRecord):
         "others 128, the last two of rank 4 are 224.",
         metavar="NAME=SIZES",
         parse=parse_shapes,
+        group="Model and inputs",
     )
     """Input name -> sizes, or symbol -> one size (a 1-tuple)."""
 
@@ -110,24 +112,38 @@ class DataOptions(ShapeOptions):
         "Use this array instead of generated values (repeatable).",
         metavar="NAME=FILE.npy",
         parse=parse_inputs,
+        group="Model and inputs",
     )
     """Input name -> .npy file whose array replaces the generated values."""
-    seed: int = option("--seed", 0, "Seed of generated values and choices.", within=Range(least=0))
+    seed: int = option(
+        "--seed", 0, "Seed of generated values and choices.", within=Range(least=0), group="Model and inputs"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions(OptionRecord):
     """How ONNX Runtime's sessions run."""
 
-    ep: str = option("--ep", "cpu", "Execution provider: any that the installed ORT offers.")
+    ep: str = option("--ep", "cpu", "Execution provider: any that the installed ORT offers.", group="ONNX Runtime")
     ep_options: Mapping[str, str] = option(
-        "--ep-option", _NOTHING, "Provider option (repeatable).", metavar="K=V", parse=parse_ep_options
+        "--ep-option",
+        _NOTHING,
+        "Provider option (repeatable).",
+        metavar="K=V",
+        parse=parse_ep_options,
+        group="ONNX Runtime",
     )
     threads: int | None = option(
-        "--threads", None, "Threads per session; default: the CPUs this process may use.", within=Range(least=1)
+        "--threads",
+        None,
+        "Threads per session; default: the CPUs this process may use.",
+        within=Range(least=1),
+        group="ONNX Runtime",
     )
     """None: the CPUs that this process may use."""
-    ort_level: OrtLevel = option("--ort-level", "all", "ONNX Runtime's own graph optimisation level.")
+    ort_level: OrtLevel = option(
+        "--ort-level", "all", "ONNX Runtime's own graph optimisation level.", group="ONNX Runtime"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,15 +165,9 @@ class RuleOptions(OptionRecord):
         "Rule files instead of the library (repeatable); 'none': no rules.",
         metavar="FILE|none",
         parse=parse_rules,
+        group="Rules",
     )
     """None: the shipped library. (): no rule at all. Otherwise these files instead of the library."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnlyOptions(OptionRecord):
-    """A choice of rules by name."""
-
-    only: tuple[str, ...] = option("--only", (), "Only this rule (repeatable).", metavar="NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +175,11 @@ class CacheOptions(OptionRecord):
     """The options of `superopt cache`."""
 
     cache: Path | None = option(
-        "--cache", None, "Database of measured regions; default: in the user's cache directory.", metavar="FILE"
+        "--cache",
+        None,
+        "Database of measured regions; default: in the user's cache directory.",
+        metavar="FILE",
+        group="Search",
     )
     """SQLite file of measured regions; None: in the user's cache directory."""
 
@@ -175,7 +189,7 @@ class TimeOptions(OptionRecord):
     """How long a command may take."""
 
     time_budget_s: float = option(
-        "--time-budget", 120.0, "For the whole command.", metavar="SECONDS", within=Range(above=0)
+        "--time-budget", 120.0, "For the whole command.", metavar="SECONDS", within=Range(above=0), group="Search"
     )
 
 
@@ -191,9 +205,14 @@ class CheckOptions(ToleranceOptions, DataOptions, SessionOptions):
 class BenchOptions(DataOptions, SessionOptions):
     """The options of `bench`."""
 
-    rounds: int = option("--rounds", 20, "Paired rounds.", within=Range(least=2))
+    rounds: int = option("--rounds", 20, "Paired rounds.", within=Range(least=2), group="Measurement")
     block_s: float = option(
-        "--block", 0.25, "Length of one model's block in a round.", metavar="SECONDS", within=Range(least=0.01)
+        "--block",
+        0.25,
+        "Length of one model's block in a round.",
+        metavar="SECONDS",
+        within=Range(least=0.01),
+        group="Measurement",
     )
 
 
@@ -202,7 +221,10 @@ class InspectOptions(DataOptions, SessionOptions):
     """The options of `inspect`."""
 
     profile: bool = option(
-        "--profile", False, "Run it too, and tell where its time goes and what rewriting can gain at most."
+        "--profile",
+        False,
+        "Run it too, and tell where its time goes and what rewriting can gain at most.",
+        group="Measurement",
     )
 
 
@@ -216,16 +238,21 @@ class RewriteOptions(CheckOptions):
         "One set of sizes to serve (repeatable): the result must be slower in none of them.",
         metavar="'A=SIZES;B=SIZES'",
         parse=parse_workloads,
+        group="Model and inputs",
     )
     """Several such assignments: the winner must be slower in none. Empty: one workload, from `shapes`."""
-    allow_bounded: bool = option("--allow-bounded", False, "Also use rules that are proved only up to some size.")
+    allow_bounded: bool = option(
+        "--allow-bounded", False, "Also use rules that are proved only up to some size.", group="Rules"
+    )
     allow_overflow: bool = option(
-        "--allow-overflow", False, "Also use rules seen to overflow float32 where the original does not."
+        "--allow-overflow", False, "Also use rules seen to overflow float32 where the original does not.", group="Rules"
     )
     freeze_initializers: bool = option(
-        "--freeze-initializers", False, "Treat initializers that are inputs as constants."
+        "--freeze-initializers", False, "Treat initializers that are inputs as constants.", group="Model and inputs"
     )
-    allow_contrib: bool = option("--allow-contrib", False, "Allow com.microsoft operators in the output.")
+    allow_contrib: bool = option(
+        "--allow-contrib", False, "Allow com.microsoft operators in the output.", group="Rules"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,7 +269,11 @@ class ApplyOptions(RewriteOptions):
     """The options of `apply`."""
 
     partial: bool = option(
-        "--partial", False, "Leave out the steps that do not hold for this model, instead of giving up.", variable=False
+        "--partial",
+        False,
+        "Leave out the steps that do not hold for this model, instead of giving up.",
+        variable=False,
+        group="Rules",
     )
 
 
@@ -250,25 +281,38 @@ class ApplyOptions(RewriteOptions):
 class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
     """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
 
-    disable: tuple[str, ...] = option("--disable", (), "Do not use this rule (repeatable).", metavar="NAME")
-    apply: Apply = option("--apply", "best", "all: apply each matching rule at least once, whatever it costs.")
+    disable: tuple[str, ...] = option(
+        "--disable", (), "Do not use this rule (repeatable).", metavar="NAME", group="Rules", completes="rules"
+    )
+    apply: Apply = option(
+        "--apply", "best", "all: apply each matching rule at least once, whatever it costs.", group="Search"
+    )
     """"all" applies each matching rule at least once, whatever it costs (conformance tests)."""
     alpha: float = option(
-        "--alpha", 1.05, "Search passes through graphs up to this much worse than the best.", within=Range(least=1)
+        "--alpha",
+        1.05,
+        "Search passes through graphs up to this much worse than the best.",
+        within=Range(least=1),
+        group="Search",
     )
-    cost: CostName = option("--cost", "measured", "What orders candidates during the search.")
-    objective: Objective = option("--objective", "latency", "What to minimise.")
-    race: bool = option("--no-race", True, "No timing: roofline cost, full check, same bytes every time.")
+    cost: CostName = option("--cost", "measured", "What orders candidates during the search.", group="Search")
+    objective: Objective = option("--objective", "latency", "What to minimise.", group="Search")
+    race: bool = option(
+        "--no-race", True, "No timing: roofline cost, full check, same bytes every time.", group="Search"
+    )
     """False: no timing at all; roofline cost, full check, the same bytes every time."""
     min_gain: float = option(
         "--min-gain",
         0.01,
         "Smallest relative gain that counts as an improvement; 0.01 means 1 %.",
         within=Range(least=0, below=1),
+        group="Search",
     )
     """Smallest relative gain of the confirmed median that counts as an improvement."""
-    provenance: bool = option("--no-provenance", True, "Write no superopt.* metadata into the output.")
-    strict: bool = option("--strict", False, "Exit with 1 and write nothing when a rewrite changes values.")
+    provenance: bool = option("--no-provenance", True, "Write no superopt.* metadata into the output.", group="Output")
+    strict: bool = option(
+        "--strict", False, "Exit with 1 and write nothing when a rewrite changes values.", group="Check"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -308,93 +352,3 @@ class CertifyOptions(DataOptions):
         "Initializers that are inputs are constants: say so here if it was said to optimize.",
         variable=False,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyOptions(OnlyOptions):
-    """The options of `verify`."""
-
-    fresh: bool = option("--fresh", False, "Prove everything again, whatever is on record.")
-    anew: bool = option(
-        "--anew", False, "The same, and compare with what is on record; exit code 1 for any difference."
-    )
-    update: bool = option(
-        "--update", False, "Write the verdicts into the library's lock; an interrupt keeps what is done."
-    )
-    jobs: int | None = option(
-        "--jobs", None, "Processes; default: the CPUs this process may use.", within=Range(least=1)
-    )
-    timeout_s: float = option(
-        "--timeout", 300.0, "Processor time for one rule.", metavar="SECONDS", within=Range(least=1)
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        demand(
-            not (self.anew and self.update),
-            "--anew compares with the record, --update writes it: give one of them",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeriveOptions(OptionRecord):
-    """The options of `derive`."""
-
-    rules: tuple[Path, ...] | None = option(
-        "--from",
-        None,
-        "Rules to derive from (repeatable); default: the library.",
-        metavar="FILE",
-        parse=parse_rules,
-    )
-    """None: the shipped library."""
-    states: int = option("--states", 2000, "Terms looked at for one output of a law.", within=Range(least=1))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerateOptions(OptionRecord):
-    """The options of `generate`; the rules that are found depend on the first four alone."""
-
-    set_name: str = option(
-        "--set",
-        "default",
-        "What is enumerated: default, or taso for TASO's own inputs and operators.",
-        metavar="NAME",
-    )
-    ops: tuple[str, ...] = option(
-        "--ops",
-        (),
-        "Only these templates or ONNX operators, separated by commas (repeatable).",
-        metavar="NAMES",
-        parse=parse_names,
-    )
-    max_operators: int = option("--max-operators", 3, "Operators on one side.", within=Range(least=1, most=6))
-    steps: int = option(
-        "--steps",
-        20_000,
-        "Most steps that the proofs of one law may take together, about 4,000 a second.",
-        within=Range(least=1),
-    )
-    workers: int | None = option(
-        "--workers", None, "Processes; default: the CPUs this process may use.", within=Range(least=1)
-    )
-    executor: Executor = option(
-        "--executor", "processes", "Processes here, or one worker for each CPU of a Ray cluster that runs already."
-    )
-    address: str = option("--address", "auto", "Of the Ray cluster; auto: the one of this machine.")
-    memory_limit_gb: float | None = option(
-        "--memory-limit",
-        None,
-        "Keep values in temporary files (TMPDIR); refuse a run whose other data need more.",
-        metavar="GB",
-        within=Range(least=0.1),
-    )
-    checkpoint: Path | None = option(
-        "--checkpoint", None, "Keep what is done in this directory, so that a run can go on.", metavar="DIR"
-    )
-    resume: bool = option("--resume", False, "Go on with the run in the --checkpoint directory.")
-    force: bool = option("--force", False, "Overwrite the output, and enumerate more than 50 million applications.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        demand(not self.resume or self.checkpoint is not None, "--resume needs --checkpoint DIR")

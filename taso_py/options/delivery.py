@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from taso_py.gate import SIZE, SPEEDUP
-from taso_py.options.field import OptionRecord, Range, option, reworded
+from taso_py.options.field import OptionRecord, Range, declared, option, reworded
 from taso_py.options.gate import merged, parse_gate, require_conditions
-from taso_py.options.text import demand
+from taso_py.options.text import demand, require_file
 
 if TYPE_CHECKING:
     from taso_py.options import Options
@@ -24,14 +24,14 @@ REPORT_SUFFIXES = (".json", ".md", ".html")
 class Display(OptionRecord):
     """How a command prints its result."""
 
-    as_json: bool = option("--json", False, "Print one JSON object instead of text.")
+    as_json: bool = option("--json", False, "Print one JSON object instead of text.", group="Output")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerboseDisplay(Display):
     """The same, with lines on stderr while a command works."""
 
-    verbosity: int = option("-v --verbose", 0, "More lines on stderr; -vv for even more.", count=True)
+    verbosity: int = option("-v --verbose", 0, "More lines on stderr; -vv for even more.", count=True, group="Output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,8 @@ class ShowOptions(Display):
         False,
         "Prove it again and list what had to be shown, and by what; exit code 1 if not proved.",
         variable=False,
+        group="Proof",
+        per_run=True,
     )
 
 
@@ -63,6 +65,8 @@ class DeriveGoals(OptionRecord):
         "Laws to be derived: a rule file, or TASO's shipped substitutions as JSON (repeatable).",
         metavar="FILE",
         required=True,
+        group="Rules",
+        per_run=True,
     )
 
 
@@ -70,8 +74,14 @@ class DeriveGoals(OptionRecord):
 class GenerateDelivery(VerboseDisplay):
     """Where the rules of `superopt generate` go, and what is said of them."""
 
-    output: Path = option("-o --output", Path("generated.rules"), "The rule file.")
-    show_unknown: bool = option("--show-unknown", False, "List the laws that are neither proved nor refuted, and why.")
+    output: Path = option("-o --output", Path("generated.rules"), "The rule file.", group="Output", per_run=True)
+    show_unknown: bool = option(
+        "--show-unknown", False, "List the laws that are neither proved nor refuted, and why.", group="Output"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_file("--output", self.output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +89,34 @@ class ModelDelivery(OptionRecord):
     """Where a rewritten model goes."""
 
     output: Path | None = option(
-        "-o --output", None, "Model to write; default: STEM.superopt.onnx beside MODEL.", metavar="OUT"
+        "-o --output",
+        None,
+        "Model to write; default: STEM.superopt.onnx beside MODEL.",
+        metavar="OUT",
+        group="Output",
+        per_run=True,
     )
     certificate: Path | None = option(
-        "--certificate", None, "Also write every step to the result, for superopt certify.", metavar="FILE"
+        "--certificate",
+        None,
+        "Also write every step to the result, for superopt certify.",
+        metavar="FILE",
+        group="Output",
+        per_run=True,
     )
-    dry_run: bool = option("--dry-run", False, "Write no model.")
-    force: bool = option("--force", False, "Overwrite what is written: OUT, and the files named beside it.")
+    dry_run: bool = option("--dry-run", False, "Write no model.", group="Output", per_run=True)
+    force: bool = option(
+        "--force",
+        False,
+        "Overwrite what is written: OUT, and the files named beside it.",
+        group="Output",
+        per_run=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_file("--output", self.output)
+        require_file("--certificate", self.certificate)
         demand(
             not (self.dry_run and self.certificate),
             "--certificate speaks of the model that is written: drop --dry-run or --certificate",
@@ -117,12 +145,16 @@ class ApplyDelivery(ModelDelivery, Display):
 class Delivery(ModelDelivery, VerboseDisplay):
     """Where the result of `superopt optimize` goes and what it must reach."""
 
-    report: Path | None = option("--report", None, "Also write a report: .json, .md or .html.", metavar="FILE")
+    report: Path | None = option(
+        "--report", None, "Also write a report: .json, .md or .html.", metavar="FILE", group="Output", per_run=True
+    )
     record: Path | None = option(
         "--record",
         None,
         "Also write what was decided, for superopt apply: the same without timing.",
         metavar="FILE",
+        group="Output",
+        per_run=True,
     )
     min_speedup: float | None = option(
         "--min-speedup",
@@ -130,6 +162,7 @@ class Delivery(ModelDelivery, VerboseDisplay):
         "Exit with 6 unless at least X times faster, by the lower bound; 7: too noisy to say, 8: not decided.",
         metavar="X",
         within=Range(above=0),
+        group="Pipeline",
     )
     gate: Mapping[str, float] = option(
         "--gate",
@@ -138,14 +171,24 @@ class Delivery(ModelDelivery, VerboseDisplay):
         "codes as for --min-speedup.",
         metavar="NAME=X,...",
         parse=parse_gate,
+        group="Pipeline",
     )
     junit: Path | None = option(
-        "--junit", None, "Also write the gate as JUnit XML, one test case for each condition.", metavar="FILE.xml"
+        "--junit",
+        None,
+        "Also write the gate as JUnit XML, one test case for each condition.",
+        metavar="FILE.xml",
+        group="Pipeline",
+        per_run=True,
     )
     github_summary: bool = option(
-        "--github-summary", False, "Append the report to the file that GITHUB_STEP_SUMMARY names."
+        "--github-summary",
+        False,
+        "Append the report to the file that GITHUB_STEP_SUMMARY names.",
+        group="Pipeline",
+        per_run=True,
     )
-    quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.")
+    quiet: bool = option("-q --quiet", False, "Only the final sentence and warnings.", group="Output")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,6 +218,13 @@ class Delivery(ModelDelivery, VerboseDisplay):
         """The file of GitHub's step summary, where one is asked for."""
         name = os.environ.get("GITHUB_STEP_SUMMARY")
         return Path(name) if self.github_summary and name else None
+
+    @property
+    def more_than_model(self) -> str | None:
+        """The first option given that only a search can answer: it asks for figures or for the way to the model."""
+        known = {"output", "as_json", "verbosity", "quiet", "dry_run", "force"}
+        asked = (one for one in declared(type(self)) if one.name not in known)
+        return next((one.flag.name for one in asked if getattr(self, one.name) != one.default), None)
 
     def beside(self) -> dict[str, Path]:
         """The other files, by the options that name them."""

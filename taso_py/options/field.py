@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,13 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 
 from taso_py.errors import UsageError
 
+Group = Literal[
+    "Model and inputs", "ONNX Runtime", "Rules", "Search", "Check", "Measurement", "Proof", "Generation", "Output",
+    "Pipeline", "General",
+]  # fmt: skip
+"""The headings of a command's help, in their order."""
+Completion = Literal["rules"]
+"""Names that only the library knows; choices and files follow from a field's type."""
 T = TypeVar("T")
 Record = TypeVar("Record", bound="OptionRecord")
 
@@ -69,6 +77,9 @@ class Flag:
     count: bool
     required: bool
     variable: bool
+    per_run: bool
+    group: Group | None
+    completes: Completion | None
 
     @property
     def name(self) -> str:
@@ -79,6 +90,11 @@ class Flag:
     def environment(self) -> str | None:
         """The environment variable that sets it, as in SUPEROPT_TIME_BUDGET; None: the command line alone does."""
         return f"SUPEROPT_{self.name[2:].replace('-', '_').upper()}" if self.variable else None
+
+    @property
+    def setting(self) -> bool:
+        """Whether a settings file may set it."""
+        return self.variable and not self.per_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +136,16 @@ def option(
     count: bool = False,
     required: bool = False,
     variable: bool = True,
+    per_run: bool = False,
+    group: Group | None = None,
+    completes: Completion | None = None,
 ) -> T:
     """A field of a record of options: ``spellings`` separated by blanks, the default, the help text.
 
     ``parse`` makes the field's value of all texts of an option that may be repeated; without it the field's type says
     how one text is read.  ``count``: how often it is said.  ``required``: the command cannot do without.  ``variable``:
-    whether an environment variable sets it too.
+    whether an environment variable sets it too.  ``per_run``: it speaks of one run, so that no settings file has it.
+    ``group``: under which heading of the help it stands.  ``completes``: what a shell offers as its value.
     """
     flag = Flag(
         spellings=tuple(spellings.split()),
@@ -136,6 +156,9 @@ def option(
         count=count,
         required=required,
         variable=variable,
+        per_run=per_run,
+        group=group,
+        completes=completes,
     )
     metadata = {"flag": flag}
     if isinstance(default, Mapping):  # dataclasses take it for mutable
@@ -156,9 +179,12 @@ class OptionRecord:
             object.__setattr__(self, one.name, one.held(given, called=f"{one.name}={shown(given)}"))
 
 
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
+
+
 def declared(kind: type[OptionRecord]) -> tuple[Declared, ...]:
     """The options of a record, in the order of their fields."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     return tuple(
         Declared(f.name, hints[f.name], f.default_factory() if callable(f.default_factory) else f.default, flag)
         for f in dataclasses.fields(kind)

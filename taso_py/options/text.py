@@ -91,3 +91,8 @@ def demand(holds: bool, message: str) -> None:
     """UsageError with this message unless ``holds``."""
     if not holds:
         raise UsageError(message)
+
+
+def require_file(option: str, path: Path | None) -> None:
+    """UsageError for ``-``, which elsewhere means stdout: there is no use of a file of ours on a terminal."""
+    demand(str(path) != "-", f"{option} -: what is written there is no text for stdout: name a file")

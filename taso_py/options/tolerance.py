@@ -18,6 +18,7 @@ class ToleranceOptions(OptionRecord):
         "by element type, relative to max|y|.",
         metavar="R",
         within=Range(least=0),
+        group="Check",
     )
     atol: float | None = option(
         "--atol",
@@ -25,4 +26,5 @@ class ToleranceOptions(OptionRecord):
         "The other half of it (1e-8 if --rtol alone is given).",
         metavar="A",
         within=Range(least=0),
+        group="Check",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def inspection_text(inspection: Inspection) -> str:
         f"FLOPs {count(inspection.flops)}, bytes moved {_bytes(inspection.bytes_moved)}, "
         f"peak activations {_bytes(inspection.peak_activation_bytes)}",
         *([f"at {shape_text(inspection.shapes)}"] if inspection.shapes else []),
+        *(f"{key}: {' '.join(value.split())}" for key, value in inspection.provenance.items()),
     )
     parts: list[RenderableType] = [table(interface), table(operators)]
     if inspection.profile is not None:
@@ -94,8 +96,10 @@ def table(content: TextTable) -> RichTable:
 
 def render(content: RenderableType) -> str:
     """What a rich renderable looks like on this stdout, without the final newline."""
-    terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if terminal else _PLAIN_WIDTH, soft_wrap=not terminal)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(
+        file=sys.stdout or io.StringIO(), width=None if terminal else _PLAIN_WIDTH, soft_wrap=not terminal
+    )
     with console.capture() as capture:
         console.print(content, highlight=False)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())

@@ -16,6 +16,7 @@ from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, Rewritten
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import OutputError, Reason, ReasonCode, Result
 from taso_py.run.candidates import Candidate
+from taso_py.run.provenance import Key
 from taso_py.run.rewrites import rule_reports
 from taso_py.run.run import Run
 from taso_py.search.canonical import Canonicalizer
@@ -66,6 +67,8 @@ def rewritten(
 ) -> Result:
     """The winner as it was made, with what the check found and the confirmation measured (None: nothing was timed)."""
     report, state = winner.report, winner.state
+    if job.stop and job.options.provenance:  # known only now; a later run must not take it for all that there is
+        made.model.metadata_props[Key.INTERRUPTED] = "yes"
     start = state.trace[0].before
     result = replace(
         _frame(job, made, found.reason.value),

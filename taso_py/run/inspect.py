@@ -19,7 +19,8 @@ from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import InspectOptions
 from taso_py.result import Inspection, ModelProfile
 from taso_py.run.profile import profile
-from taso_py.run.subject import reference, require_runnable, weight_bytes, worker_config
+from taso_py.run.provenance import machine_note, stated
+from taso_py.run.subject import named, reference, require_runnable, weight_bytes, worker_config
 
 
 def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:
@@ -47,6 +48,8 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
         peak_activation_bytes=_peak(loaded.table, roofline) if known else None,
         shapes=dict(assignment.shapes),
         profile=timed,
+        provenance=stated(loaded.proto),
+        notes=machine_note(named(model), loaded.proto, worker_config(options)),
     )
 
 

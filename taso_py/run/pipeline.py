@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from taso_py.prove.sites import SiteProofs, extended
 from taso_py.result import ModelProfile, RacedCandidate, Result
 from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
+from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
 from taso_py.run.profile import profile
@@ -242,12 +242,10 @@ def _workshop(job: Run, checker: Checker, folder: Path) -> Workshop:
 
 
 def _provenance(job: Run) -> dict[str, str]:
-    names = ",".join(rule.name for rule in job.library.search)
-    return {
-        "superopt.version": VERSION,
-        "superopt.rules": hashlib.sha256(names.encode()).hexdigest()[:16],
-        "superopt.options": f"ep={job.options.ep} seed={job.options.seed}",
-    }
+    """What decided the result, and at which sizes it was searched and checked."""
+    sizes = provenance.shapes_text(job.setting.assignments)
+    made = {provenance.Key.VERSION: VERSION} | provenance.identity(job.source, job.options, job.library)
+    return made | ({provenance.Key.SHAPES: sizes} if sizes else {})
 
 
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:

@@ -18,6 +18,7 @@ from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.files import load_arrays, require_model_file
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import RewriteOptions, SessionOptions
+from taso_py.run.provenance import machine_note
 
 Model: TypeAlias = Path | onnx.ModelProto
 
@@ -45,8 +46,9 @@ class Subject:
     def notes(self) -> tuple[str, ...]:
         """Remarks for the reader on what was chosen for them."""
         chosen = [a.describe() for a in self.assignments if a.shrunk]
+        past = machine_note(named(self.loaded.path or self.loaded.proto), self.loaded.proto, self.config)
         text = "the default sizes take too much memory, used instead: {}; choose others with --shape"
-        return tuple(text.format(sizes) for sizes in dict.fromkeys(chosen))
+        return (*past, *(text.format(sizes) for sizes in dict.fromkeys(chosen)))
 
     @property
     def large(self) -> bool:

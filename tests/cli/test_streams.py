@@ -32,8 +32,9 @@ def test_a_full_stdout_is_said_in_one_line(tmp_path: Path, arguments: list[str])
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_closed_stdout_is_said_in_one_line(tmp_path: Path) -> None:
-    done = shell(tmp_path, COMMANDS["a result"], ">&-")
+@pytest.mark.parametrize("arguments", [COMMANDS["a result"], ["config"]], ids=["a result", "a table"])
+def test_a_closed_stdout_is_said_in_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    done = shell(tmp_path, arguments, ">&-")
     assert done.returncode == 4
     assert done.stderr == b"superopt: error: cannot write to stdout: it is closed (redirect it elsewhere)\n"
 

@@ -1,0 +1,128 @@
+"""What a written model says of how it was made: metadata under `superopt.`, read again by later runs.
+
+Nothing in it depends on the clock.  What was not timed (``race=False``) does not depend on the machine either, so that
+the machine is not named there and the bytes are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import onnx
+
+from taso_py.backend.protocol import WorkerConfig
+from taso_py.backend.runtime import available_threads, cpu_name, installed_distributions
+from taso_py.certificate.digest import digest
+from taso_py.check.shapes import Assignment
+from taso_py.files import load_arrays
+from taso_py.onnx_io.contract import PROVENANCE
+from taso_py.options import Options
+from taso_py.options.field import declared
+from taso_py.result import plain
+from taso_py.rules.library import Library
+
+
+class Key(StrEnum):
+    """The keys of the metadata."""
+
+    VERSION = f"{PROVENANCE}version"
+    RULES = f"{PROVENANCE}rules"
+    OPTIONS = f"{PROVENANCE}options"
+    ORIGINAL = f"{PROVENANCE}original"
+    DATA = f"{PROVENANCE}original-data"
+    SHAPES = f"{PROVENANCE}shapes"
+    INTERRUPTED = f"{PROVENANCE}interrupted"
+    RUNTIME = f"{PROVENANCE}onnxruntime"
+    CPU = f"{PROVENANCE}cpu"
+    PROVIDER = f"{PROVENANCE}provider"
+    THREADS = f"{PROVENANCE}threads"
+
+
+MACHINE: Mapping[Key, str] = MappingProxyType(
+    {Key.RUNTIME: "ONNX Runtime", Key.CPU: "CPU", Key.PROVIDER: "provider", Key.THREADS: "threads"}
+)
+"""What a speed-up holds for, and what it is called."""
+_ELSEWHERE = {"cache", "provenance", "strict", "rules"}
+"""Fields that do not decide which model comes out, or are told otherwise."""
+_TIMED = {"time_budget_s", "min_gain"}
+"""Fields that decide only where something is timed."""
+_OF_MACHINE = {"ep", "threads"}
+
+
+def stated(model: onnx.ModelProto) -> dict[str, str]:
+    """The keys of ours that a model has."""
+    return {entry.key: entry.value for entry in model.metadata_props if entry.key.startswith(PROVENANCE)}
+
+
+def identity(source: Path | onnx.ModelProto, options: Options, library: Library) -> dict[str, str]:
+    """What decides which model a run writes: version, rules, options, original and, where it is timed, the machine."""
+    original = digest(source)
+    found = {Key.RULES: _digest(f"{rule.name} {rule.id}" for rule in library.all()), Key.OPTIONS: _options(options)}
+    found[Key.ORIGINAL] = original.sha256
+    if original.external:
+        found[Key.DATA] = _digest(f"{name} {text}" for name, text in original.external.items())
+    return found | (machine(options.provider, options.threads) if options.race else {})
+
+
+def shapes_text(assignments: Iterable[Assignment]) -> str:
+    """The sizes of every workload."""
+    return " | ".join(one.describe() for one in assignments)
+
+
+def machine(provider: str, threads: int | None) -> dict[str, str]:
+    """What the figures of a run here hold for; without ONNX Runtime, nothing is said of its version."""
+    installed = installed_distributions()
+    version = {Key.RUNTIME: installed[0][1]} if len(installed) == 1 else {}
+    here: dict[str, str] = {
+        Key.CPU: cpu_name(),
+        Key.PROVIDER: provider,
+        Key.THREADS: str(threads or available_threads()),
+    }
+    return here | version
+
+
+def differences(told: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """What a model was made for that is otherwise here, in words."""
+    unlike = [key for key in MACHINE if key in told and key in here and told[key] != here[key]]
+    return [f"{MACHINE[key]} {_line(told[key])} (here {here[key]})" for key in unlike]
+
+
+def machine_note(name: str, model: onnx.ModelProto, config: WorkerConfig) -> tuple[str, ...]:
+    """One line where a model was optimised for something else than what runs it here."""
+    unlike = differences(stated(model), machine(config.ep, config.threads))
+    if not unlike:
+        return ()
+    words = "its speed-up may not hold here: optimise the original again"
+    return (f"{name} was optimised for {', '.join(unlike)}; {words}",)
+
+
+def _options(options: Options) -> str:
+    """The fields that differ from their defaults, by their option, as JSON; files by what they hold."""
+    left_out = _ELSEWHERE | (_OF_MACHINE if options.race else _TIMED)
+    told: dict[str, Any] = {}
+    for field in declared(Options):
+        value = getattr(options, field.name)
+        if field.name not in left_out and value != field.default:
+            told[field.flag.name[2:]] = _said(field.name, value)
+    return json.dumps(told, sort_keys=True)
+
+
+def _said(name: str, value: Any) -> Any:
+    if name == "inputs":
+        return {key: _digest((str(a.dtype), str(a.shape), repr(a.tobytes()))) for key, a in load_arrays(value).items()}
+    return not value if name == "race" else plain(value)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _line(text: str) -> str:
+    """A text of somebody's file on one line that is not too long."""
+    return " ".join(text.split())[:100]
