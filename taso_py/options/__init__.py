@@ -272,7 +272,6 @@ class ApplyOptions(RewriteOptions):
         "--partial",
         False,
         "Leave out the steps that do not hold for this model, instead of giving up.",
-        variable=False,
         group="Rules",
     )
 

@@ -28,6 +28,7 @@ from taso_py.rules.rule import Rule, RuleSet
 from taso_py.run.candidates import Workshop, work_folder
 from taso_py.run.conclude import sources_of
 from taso_py.run.growth import growth
+from taso_py.run.provenance import made_again
 from taso_py.run.subject import Subject, prepare, require_runnable, weight_bytes
 
 _SMALL_GROWTH = 2**26
@@ -55,7 +56,8 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
         if growth(loaded.table)(table) > max(_SMALL_GROWTH, weight_bytes(loaded.proto)):
             raise DecisionsError("the decisions more than double the model's weights: no search decides that")
         with _checker(subject, options) as checker, work_folder() as folder:
-            workshop = _workshop(decisions, subject, checker, folder, options)
+            told = made_again(decisions.metadata, digest(source))
+            workshop = _workshop(told, subject, checker, folder, options)
             model = workshop.build(table)
             report = _checked(workshop, model)
     except (RecursionError, TypingError) as error:
@@ -107,14 +109,14 @@ def _checker(subject: Subject, options: ApplyOptions) -> Checker:
 
 
 def _workshop(
-    decisions: Decisions, subject: Subject, checker: Checker, folder: Path, options: ApplyOptions
+    told: Mapping[str, str], subject: Subject, checker: Checker, folder: Path, options: ApplyOptions
 ) -> Workshop:
     return Workshop(
         loaded=subject.loaded,
         checker=checker,
         rules=RuleSet(()),
         folder=folder,
-        provenance=decisions.metadata,
+        provenance=told,
         allow_contrib=options.allow_contrib,
         strict=True,
     )

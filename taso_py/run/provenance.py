@@ -19,6 +19,7 @@ import onnx
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, installed_distributions
 from taso_py.certificate.digest import digest
+from taso_py.certificate.document import Digest
 from taso_py.check.shapes import Assignment
 from taso_py.files import load_arrays
 from taso_py.onnx_io.contract import PROVENANCE
@@ -62,12 +63,21 @@ def stated(model: onnx.ModelProto) -> dict[str, str]:
 
 def identity(source: Path | onnx.ModelProto, options: Options, library: Library) -> dict[str, str]:
     """What decides which model a run writes: version, rules, options, original and, where it is timed, the machine."""
-    original = digest(source)
     found = {Key.RULES: _digest(f"{rule.name} {rule.id}" for rule in library.all()), Key.OPTIONS: _options(options)}
-    found[Key.ORIGINAL] = original.sha256
-    if original.external:
-        found[Key.DATA] = _digest(f"{name} {text}" for name, text in original.external.items())
-    return found | (machine(options.provider, options.threads) if options.race else {})
+    here = machine(options.provider, options.threads) if options.race else {}
+    return found | _original(digest(source)) | here
+
+
+def made_again(told: Mapping[str, str], original: Digest) -> dict[str, str]:
+    """What decisions say of their making, for the model that they are applied to."""
+    return {key: _original(original).get(key, text) for key, text in told.items()}
+
+
+def _original(files: Digest) -> dict[str, str]:
+    found: dict[str, str] = {Key.ORIGINAL: files.sha256}
+    if files.external:
+        found[Key.DATA] = _digest(f"{name} {text}" for name, text in files.external.items())
+    return found
 
 
 def shapes_text(assignments: Iterable[Assignment]) -> str:

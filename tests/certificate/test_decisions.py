@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -89,6 +90,8 @@ def test_the_same_model_gives_the_same_bytes_and_another_a_certified_one(name: s
     onnx.save(retrained(onnx.load(case.original)), other)
     made = case.apply(other).save(tmp_path / "other.onnx")
     assert (made.same_model, made.steps, made.places) == (False, same.steps, same.places)
+    stated = {prop.key: prop.value for prop in made.model.metadata_props}
+    assert stated["superopt.original"] == hashlib.sha256(other.read_bytes()).hexdigest()
     made.save_certificate(tmp_path / "certificate.json")
     assert taso_py.certify(other, made.output, tmp_path / "certificate.json", prover=trusting).steps == made.steps
 
