@@ -124,7 +124,8 @@ def test_a_model_is_taken_in_every_form(make: Any) -> None:
     known = taso_py.inspect("model.onnx")
     found = taso_py.inspect(make())
     assert (found.flops, found.operators, found.inputs) == (known.flops, known.operators, known.inputs)
-    assert taso_py.optimize(make(), race=False).model == taso_py.optimize("model.onnx", race=False).model
+    plain = {"race": False, "provenance": False}
+    assert taso_py.optimize(make(), **plain).model == taso_py.optimize("model.onnx", **plain).model
 
 
 def test_an_onnx_ir_model_with_weights_outside_is_taken_whole_and_left_as_it_was(place: Path) -> None:
