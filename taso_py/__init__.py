@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from taso_py.api import apply, bench, certify, derive, inspect, optimize, rank, verify
 from taso_py.options import Options
+from taso_py.progress import ProgressReport
 from taso_py.result import Result, RuleReport
 from taso_py.version import VERSION
 
 __all__ = [
     "Options",
+    "ProgressReport",
     "Result",
     "RuleReport",
     "__version__",

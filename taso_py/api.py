@@ -12,8 +12,9 @@ milliseconds where it ends in ``_ms``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from os import PathLike, fsdecode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,12 +35,20 @@ from taso_py.options import (
     chosen,
 )
 from taso_py.options.field import shown
-from taso_py.progress import Progress, SilentProgress, keeping_warnings
+from taso_py.progress import (
+    CallingProgress,
+    Progress,
+    ProgressReport,
+    SilentProgress,
+    is_progress,
+    keeping_warnings,
+)
 from taso_py.result import Inspection, Result
 from taso_py.stop import StopFlag
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir
 
     from taso_py.certificate.certify import Certified
     from taso_py.certificate.laws import Prover
@@ -74,15 +83,17 @@ __all__ = [
     "verify",
 ]
 
-File: TypeAlias = "str | Path"
-Model: TypeAlias = "str | Path | onnx.ModelProto"
+File: TypeAlias = "str | PathLike[str]"
+Model: TypeAlias = "str | PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
+Listener: TypeAlias = "Progress | Callable[[ProgressReport], object]"
+"""Who hears how far a call is: a function of one argument, or an object with the methods of `Progress`."""
 
 
 def optimize(
     model: Model,
     options: Options | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
     stop: StopFlag | None = None,
     **fields: Any,
 ) -> Result:
@@ -96,7 +107,7 @@ def optimize(
     settled = chosen(Options, options, fields)
     from taso_py.run import pipeline
 
-    with keeping_warnings(progress or SilentProgress()) as kept:
+    with keeping_warnings(_heard(progress)) as kept:
         result = pipeline.optimize(_model(model), settled, progress=kept, stop=_flag(stop))
     return replace(result, warnings=tuple(kept.warnings))
 
@@ -121,7 +132,7 @@ def standing(
     output: File,
     options: Options | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
     **fields: Any,
 ) -> Standing:
     """How the file ``output`` relates to the result that `optimize` would return; OutputError without such a file.
@@ -133,7 +144,7 @@ def standing(
     from taso_py.run import standing as run
 
     source, target = _files("files", [model, output])
-    return run.standing(source, target, settled, progress or SilentProgress())
+    return run.standing(source, target, settled, _heard(progress))
 
 
 def check(first: Model, second: Model, options: CheckOptions | None = None, **fields: Any) -> CheckReport:
@@ -175,7 +186,7 @@ def verify(
     files: Sequence[File] = (),
     options: VerifyOptions | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
     **fields: Any,
 ) -> Verification:
     """Look up or find the verdict on every rule of ``files``, the library's where there are none.
@@ -187,7 +198,7 @@ def verify(
     settled = chosen(VerifyOptions, options, fields)
     from taso_py.run import verify as run
 
-    return run.verify(_files("files", files), settled, progress or SilentProgress())
+    return run.verify(_files("files", files), settled, _heard(progress))
 
 
 def generate(options: GenerateOptions | None = None, *, progress: Progress | None = None, **fields: Any) -> Generated:
@@ -199,7 +210,7 @@ def generate(options: GenerateOptions | None = None, *, progress: Progress | Non
     settled = chosen(GenerateOptions, options, fields)
     from taso_py.run import generate as run
 
-    return run.generate(settled, progress or SilentProgress())
+    return run.generate(settled, _heard(progress))
 
 
 def derive(goals: Sequence[File], options: DeriveOptions | None = None, **fields: Any) -> Derivation:
@@ -215,22 +226,23 @@ def derive(goals: Sequence[File], options: DeriveOptions | None = None, **fields
 
 
 def rank(
-    models: Sequence[File],
+    models: Sequence[Model],
     options: RankOptions | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
     stop: StopFlag | None = None,
     **fields: Any,
 ) -> Ranking:
     """Which rules pay on models by themselves; a gain is a share of the model's time: 0.06 means 6 %.
+
+    Models in memory are called by their places in the list, as in ``models[0]``.
 
     ``time_budget_s`` is for each model.  Once ``stop`` is set, the ranking of the models so far.
     """
     settled = chosen(RankOptions, options, fields)
     from taso_py.run import rank as run
 
-    paths = _files("models", models)
-    return run.rank(paths, settled, progress=progress or SilentProgress(), stop=_flag(stop))
+    return run.rank(_models(models), settled, progress=_heard(progress), stop=_flag(stop))
 
 
 def certify(
@@ -308,12 +320,27 @@ def _flag(stop: StopFlag | None) -> StopFlag:
     return StopFlag() if stop is None else stop
 
 
+def _heard(progress: Listener | None) -> Progress:
+    if progress is None:
+        return SilentProgress()
+    if is_progress(progress):
+        return progress
+    if callable(progress) and not isinstance(progress, type):
+        return CallingProgress(progress)
+    words = "a function of one taso_py.ProgressReport, or an object with the methods of taso_py.progress.Progress"
+    raise UsageError(f"progress={shown(progress)}: must be {words}")
+
+
 def _model(model: Model) -> Path | onnx.ModelProto:
-    if isinstance(model, str | Path):
-        return Path(model)
-    if not hasattr(model, "SerializeToString"):
-        raise UsageError(f"model={shown(model)}: must be a file name or an onnx.ModelProto")
-    return model
+    if isinstance(model, str | PathLike):
+        return Path(fsdecode(model))
+    from taso_py.onnx_io.given import proto_of
+
+    found = proto_of(model)
+    if found is None:
+        kinds = "a file name, an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model"
+        raise UsageError(f"model={shown(model)}: must be {kinds}")
+    return found
 
 
 def _models(models: Sequence[Model]) -> list[Path | onnx.ModelProto]:
@@ -323,14 +350,14 @@ def _models(models: Sequence[Model]) -> list[Path | onnx.ModelProto]:
 def _files(name: str, files: Sequence[File]) -> list[Path]:
     found = []
     for file in _several(name, files, least=0 if name == "files" else 1):
-        if not isinstance(file, str | Path):
+        if not isinstance(file, str | PathLike):
             raise UsageError(f"{name}={shown(file)}: must be file names")
-        found.append(Path(file))
+        found.append(Path(fsdecode(file)))
     return found
 
 
 def _several(name: str, given: Sequence[Any], least: int = 1) -> Sequence[Any]:
-    if isinstance(given, str | Path | bytes) or not isinstance(given, Sequence):
+    if isinstance(given, str | PathLike | bytes) or not isinstance(given, Sequence):
         raise UsageError(f"{name}={shown(given)}: must be a list")
     if len(given) < least:
         raise UsageError(f"{name}={shown(given)}: must name at least one file")

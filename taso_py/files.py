@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from taso_py.errors import FileTakenError, ModelError, OutputError, UsageError
 from taso_py.folders import RunFolder
+from taso_py.options.field import Array
+from taso_py.options.spelling import spelled, spelled_on
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +125,7 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
     if not stat.S_ISREG(mode):
         raise OutputError(f"{name} is not a regular file: choose another output name")
     if not force:
-        words = "exists already: use --force to overwrite it, or choose another name"
+        words = f"exists already: use {spelled_on('force')} to overwrite it, or choose another name"
         raise FileTakenError(f"{name} {words}", target)
 
 
@@ -193,15 +195,25 @@ def read_text(path: Path, *, most: int) -> str:
         raise UsageError(f"{path} cannot be read: {_reason(error)}") from error
 
 
-def load_arrays(files: Mapping[str, Path]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-    """The arrays of ``.npy`` files by input name; UsageError for files without one; pickles are refused."""
+def load_arrays(given: Mapping[str, Path | Array]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """Arrays by input name, read from ``.npy`` files where files are given.
+
+    UsageError for files without an array, and for what numpy cannot read as one; pickles are refused.
+    """
+    return {name: _array(name, value) for name, value in given.items()}
+
+
+def _array(name: str, given: Path | Array) -> np.ndarray[Any, np.dtype[Any]]:
     import numpy as np
 
-    arrays = {}
-    for name, path in files.items():
+    if not isinstance(given, Path):
         try:
-            with path.open("rb") as file:
-                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UsageError(f"--input {name}={path}: {error}; give a .npy file that numpy.save wrote") from None
-    return arrays
+            return np.asarray(given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(f"{spelled('inputs', key=name)}: no array can be made of it: {error}") from None
+    try:
+        with given.open("rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        said = spelled("inputs", given, key=name)
+        raise UsageError(f"{said}: {error}; give a .npy file that numpy.save wrote") from None

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -54,7 +55,7 @@ class FinishedModel:
         """Whether the model came back as it was."""
         return isinstance(self.artifact, CopiedFile | GivenProto)
 
-    def save(self, path: str | Path, *, force: bool = False) -> Self:
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> Self:
         """Write the model atomically, external data to ``<path>.data`` first; self with `output` filled.
 
         Raises OutputError; a file that exists is overwritten only by `force`, the input model never.
@@ -67,7 +68,7 @@ class FinishedModel:
         after = before if self.as_given else total_bytes(model_files(target))
         return dataclasses.replace(self, output=target, output_sha256=digest, bytes_before=before, bytes_after=after)
 
-    def save_certificate(self, path: str | Path, *, force: bool = False) -> None:
+    def save_certificate(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
 
         Raises OutputError like `save`.
@@ -79,7 +80,7 @@ class FinishedModel:
             raise SuperoptError("this result holds nothing that leads to it")
         return self.evidence
 
-    def _write_beside(self, path: str | Path, text: str, *, force: bool) -> None:
+    def _write_beside(self, path: str | PathLike[str], text: str, *, force: bool) -> None:
         """Write a text; the models are never overwritten."""
         kept = (*self.sources, *([self.output] if self.output is not None else []))
         write_text(Path(path), text, sources=kept, force=force)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, TypeGuard
 
 Level = Literal["debug", "detail", "info", "warning"]
 
@@ -24,9 +26,13 @@ class Progress(Protocol):
         done: int | None = None,
         candidates: int | None = None,
         best: float | None = None,
+        measured: float | None = None,
         remaining_s: float | None = None,
     ) -> None:
-        """Steps done in this phase, candidates seen, best speed-up so far, seconds left; None: as before."""
+        """Steps done in this phase, candidates seen, best speed-up so far as predicted and as measured, seconds left.
+
+        Measured is the ratio of whole models. None: as before.
+        """
         ...
 
     def log(self, level: Level, text: str) -> None:
@@ -46,12 +52,120 @@ class SilentProgress:
         done: int | None = None,
         candidates: int | None = None,
         best: float | None = None,
+        measured: float | None = None,
         remaining_s: float | None = None,
     ) -> None:
         """Ignored."""
 
     def log(self, level: Level, text: str) -> None:
         """Ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReport:
+    """How far a call is.  Times in seconds; a speed-up is a ratio, 1.5 means 1.5 times faster.  None: not known."""
+
+    phase: str
+    elapsed_s: float
+    left_s: float | None
+    """Of the time budget; what is begun is finished, so that a call may take a little longer."""
+    best_measured: float | None
+    """Speed-up of the best model so far, timed as a whole; confirmed only once the call returns."""
+    best_predicted: float | None
+    """What the search takes the best graph so far for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Figures:
+    """The latest figures of a call; the time left counts down between updates."""
+
+    name: str = "starting"
+    total: int | None = None
+    done: int | None = None
+    candidates: int | None = None
+    best: float | None = None
+    measured: float | None = None
+    deadline: float | None = None
+    begin: float = field(default_factory=time.monotonic)
+
+    def start(self, name: str, total: int | None) -> None:
+        """A new phase begins."""
+        self.name, self.total, self.done = name, total, None
+
+    def update(
+        self,
+        *,
+        done: int | None = None,
+        candidates: int | None = None,
+        best: float | None = None,
+        measured: float | None = None,
+        remaining_s: float | None = None,
+    ) -> None:
+        """Take what is given; None: as before."""
+        self.done = self.done if done is None else done
+        self.candidates = self.candidates if candidates is None else candidates
+        self.best = self.best if best is None else best
+        self.measured = self.measured if measured is None else measured
+        if remaining_s is not None:
+            self.deadline = time.monotonic() + remaining_s
+
+    def report(self) -> ProgressReport:
+        """The figures at this moment."""
+        now = time.monotonic()
+        left = None if self.deadline is None else max(0.0, self.deadline - now)
+        return ProgressReport(self.name, now - self.begin, left, self.measured, self.best)
+
+
+Callback: TypeAlias = Callable[[ProgressReport], object]
+
+_INTERVAL_S = 1.0
+
+
+class CallingProgress:
+    """Calls a function with a `ProgressReport`: at each phase, at each better figure, and about once a second.
+
+    What the function raises ends the call that reports.
+    """
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+        self._figures = Figures()
+        self._called: tuple[float, tuple[float | None, float | None]] = (0.0, (None, None))
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Tell of the phase."""
+        self._figures.start(name, total)
+        self._tell()
+
+    def update(
+        self,
+        *,
+        done: int | None = None,
+        candidates: int | None = None,
+        best: float | None = None,
+        measured: float | None = None,
+        remaining_s: float | None = None,
+    ) -> None:
+        """Tell of the figures, if they are new or the last call is old enough."""
+        self._figures.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
+        moment, known = self._called
+        if known != (self._figures.measured, self._figures.best) or time.monotonic() >= moment + _INTERVAL_S:
+            self._tell()
+
+    def log(self, level: Level, text: str) -> None:
+        """Ignored."""
+
+    def _tell(self) -> None:
+        report = self._figures.report()
+        self._called = (time.monotonic(), (report.best_measured, report.best_predicted))
+        self._callback(report)
+
+
+def is_progress(value: object) -> TypeGuard[Progress]:
+    """Whether an object has the methods of `Progress`."""
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in ("phase", "update", "log")
+    )
 
 
 class KeptWarnings(SilentProgress):
@@ -71,10 +185,11 @@ class KeptWarnings(SilentProgress):
         done: int | None = None,
         candidates: int | None = None,
         best: float | None = None,
+        measured: float | None = None,
         remaining_s: float | None = None,
     ) -> None:
         """Passed on."""
-        self.shown.update(done=done, candidates=candidates, best=best, remaining_s=remaining_s)
+        self.shown.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
 
     def log(self, level: Level, text: str) -> None:
         """Passed on, and kept where it is a warning."""

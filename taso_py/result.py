@@ -7,11 +7,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from taso_py.errors import SuperoptError, UsageError
 from taso_py.finished import FinishedModel
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
+from taso_py.options.delivery import REPORT_SUFFIXES
 from taso_py.options.gate import require_conditions
 from taso_py.version import VERSION
 
@@ -134,6 +137,22 @@ class RacedCandidate:
     failure: str | None = None
 
 
+class Presenter(Protocol):
+    """What shows a result in some medium."""
+
+    def compact(self, result: Result) -> str:
+        """A piece of HTML for a notebook."""
+        ...
+
+    def page(self, result: Result) -> str:
+        """An HTML page that needs no other file."""
+        ...
+
+    def write(self, result: Result, path: Path, *, force: bool) -> None:
+        """Write a report as the suffix says."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(FinishedModel):
     """The outcome of one optimisation: `to_json` holds the figures, `model` and `save` the model itself.
@@ -194,13 +213,17 @@ class Result(FinishedModel):
     """What was warned of while it was made."""
     gate: tuple[Condition, ...] = ()
     """The conditions that the result was judged by, as `judged` left them."""
+    presenter: Presenter | None = field(default=None, repr=False)
+    """What `report` and notebooks show it with."""
+    suggested_budget_s: float | None = None
+    """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 
     @property
     def changed(self) -> bool:
         """Whether the resulting model differs from the one given."""
         return bool(self.rules)
 
-    def save_decisions(self, path: str | Path, *, force: bool = False) -> None:
+    def save_decisions(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write what was decided, for `taso_py.apply`, with what was measured for whoever reviews it.
 
         Raises OutputError like `save`.
@@ -224,6 +247,25 @@ class Result(FinishedModel):
     def require_gate(self) -> None:
         """Raise GateError, TooNoisyError or UndecidedError unless every condition of `gate` is passed."""
         require(self.gate)
+
+    def report(self, path: str | PathLike[str] | None = None, *, force: bool = False) -> str | None:
+        """The report as the text of one HTML page, or, with ``path``, written there as .html, .md or .json.
+
+        Raises UsageError for another suffix, OutputError like `save`.
+        """
+        if self.presenter is None:
+            raise SuperoptError("this result was not made by optimize: there is nothing that a report is made with")
+        if path is None:
+            return self.presenter.page(self)
+        target = Path(path)
+        if target.suffix.lower() not in REPORT_SUFFIXES:
+            raise UsageError(f"report {target}: the name must end in {', '.join(REPORT_SUFFIXES)}")
+        self.presenter.write(self, target, force=force)
+        return None
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; None: it shows the representation."""
+        return None if self.presenter is None else self.presenter.compact(self)
 
     def require_speedup(self, minimum: float) -> None:
         """Raise GateError unless the lower bound of the confirmed speed-up is at least `minimum`.

@@ -16,6 +16,9 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 """What asks a program to end."""
 
 
+_CLEAR_LINE = b"\r\x1b[2K"
+
+
 class Interrupted(BaseException):
     """A stop was asked for within a block that may be left at any point."""
 
@@ -26,11 +29,12 @@ class StopFlag:
     Not a `threading.Event`: a signal handler may run while the main thread holds the event's lock.
     """
 
-    __slots__ = ("_abandoning", "_stopped", "signal")
+    __slots__ = ("_abandoned_by", "_finished_by", "_stopped", "signal")
 
     def __init__(self) -> None:
         self._stopped = False
-        self._abandoning = False
+        self._abandoned_by: frozenset[int] = frozenset()
+        self._finished_by: frozenset[int] = frozenset()
         self.signal: int | None = None
         """The first signal, if it was one that asked."""
 
@@ -45,21 +49,26 @@ class StopFlag:
     @contextmanager
     def abandoning(self) -> Iterator[None]:
         """Within the block a signal raises `Interrupted` at once, and so does one that came before."""
-        self._abandoning = True
+        self._abandoned_by = frozenset(SIGNALS)
         try:
             self.leave()
             yield
         finally:
-            self._abandoning = False
+            self._abandoned_by = self._finished_by = frozenset()
 
-    def keep(self) -> None:
-        """From here on the block is worth finishing: signals only set the flag."""
-        self._abandoning = False
+    def keep(self, *numbers: int) -> None:
+        """From here on the block is worth finishing: these signals (none named: all of them) only set the flag."""
+        self._finished_by = frozenset(numbers)
+        self._abandoned_by = self._abandoned_by.difference(numbers or SIGNALS)
 
     def leave(self) -> None:
-        """Raise `Interrupted` if a signal came and the block may be left."""
-        if self._abandoning and self.signal is not None:
+        """Raise `Interrupted` if a signal came by which the block may be left."""
+        if self.signal in self._abandoned_by:
             raise Interrupted
+
+    def finishes_by(self, number: int) -> bool:
+        """Whether this signal ends the block with something that is found, but not confirmed yet."""
+        return number in self._finished_by
 
 
 @contextmanager
@@ -77,7 +86,8 @@ def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,
         if stop:
             signal.default_int_handler(number, frame)
         stop.set(number)
-        _tell(number)
+        finishes = stop.finishes_by(number)
+        _tell(number, "finishing with what was found" if finishes else "stopping with what is confirmed so far")
         stop.leave()
 
     wanted = [s for s in signals if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
@@ -90,10 +100,12 @@ def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,
             signal.signal(number, handler if handler is not None else default)
 
 
-def _tell(number: int) -> None:
+def _tell(number: int, doing: str) -> None:
     """One line on stderr; past the streams' own buffers, which the interrupted code may be writing to."""
     name = signal.Signals(number).name
-    text = f"superopt: {name}: stopping with what is confirmed so far; once more to quit at once"
+    text = f"superopt: {name}: {doing}; once more to quit at once"
     line = formatted(text, level=LEVELS["warning"], logger=__name__)
     with suppress(OSError, ValueError, AttributeError):
-        os.write(sys.stderr.fileno(), f"{line}\n".encode())
+        descriptor = sys.stderr.fileno()
+        over = _CLEAR_LINE if os.isatty(descriptor) else b""  # where a progress bar stands
+        os.write(descriptor, over + f"{line}\n".encode())

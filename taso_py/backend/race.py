@@ -54,13 +54,14 @@ def race(
     rounds: int = 6,
     block_s: float = 0.25,
     max_sessions: int = 8,
-    progress: Callable[[str], None] = lambda _line: None,
+    progress: Callable[[float], None] = lambda _speedup: None,
 ) -> RaceResult:
     """Time the models against model 0; ``deadline`` is a time.monotonic() value.
 
     After ``rounds`` those go on, while there is time, that cannot be told from the best; the first of them wins.
     At most ``max_sessions`` sessions are alive: the candidates run in heats, each against the original. A
     candidate that cannot be loaded or run is listed with its failure; a failing original raises ModelError.
+    ``progress`` is told the best speed-up after each round.
     """
     if max_sessions < 2:
         raise UsageError(f"max_sessions must be at least 2, not {max_sessions}")
@@ -91,7 +92,7 @@ class _Heat:
         models: Sequence[ModelRef],
         workloads: Sequence[Feeds],
         deadline: float,
-        progress: Callable[[str], None],
+        progress: Callable[[float], None],
     ) -> None:
         self.worker = worker
         self.models = models
@@ -156,7 +157,7 @@ class _Heat:
         for i in alive:
             ratios = [seconds[0, w] / seconds[i, w] for w in range(len(self.workloads))]
             self.ratios[i].append(ratios)
-        self.progress(f"race round {number + 1}: best {max(map(self._score, alive)):.3f}")
+        self.progress(max(map(self._score, alive)))
         return True
 
     def _blame(self, alive: Sequence[int], error: SuperoptError) -> None:

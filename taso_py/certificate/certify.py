@@ -34,6 +34,7 @@ from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import artifact, export, folded_weights
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.onnx_io.read import read_proto
+from taso_py.options.spelling import spelled_on
 from taso_py.rules.rule import Rule
 
 
@@ -124,11 +125,12 @@ def _require_said(document: Certificate, *, freeze_initializers: bool) -> None:
     if document.freeze_initializers and not freeze_initializers:
         raise UsageError(
             "the certificate takes initializers that a caller may override for constants: "
-            "if nobody overrides them, say so with --freeze-initializers"
+            f"if nobody overrides them, say so with {spelled_on('freeze_initializers')}"
         )
     if freeze_initializers and not document.freeze_initializers:
         raise UsageError(
-            "the certificate was made without --freeze-initializers: leave it out, or optimise with it again"
+            f"the certificate was made without {spelled_on('freeze_initializers')}: "
+            "leave it out, or optimise with it again"
         )
 
 

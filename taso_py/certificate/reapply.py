@@ -20,6 +20,7 @@ from taso_py.certificate.replay import Made, Replayed, require_whole
 from taso_py.errors import CertificateError, DecisionsError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded
+from taso_py.options.spelling import spelled_on
 from taso_py.rules.rule import Rule
 
 _GROWTH, _FEW = 10, 1000
@@ -67,7 +68,7 @@ class Reapplied:
                 try:
                     self._note(self.replay.make(step))
                 except CertificateError as error:
-                    raise DecisionsError(f"{where}: {error}; --partial makes what still holds") from None
+                    raise DecisionsError(f"{where}: {error}; {spelled_on('partial')} makes what still holds") from None
             if len(self.replay.view.table.nodes) > most:
                 raise DecisionsError(f"{where}: the graph has over {most} nodes")
         try:

@@ -16,6 +16,7 @@ from taso_py.check.facts import InputSpec
 from taso_py.check.roles import legal_array
 from taso_py.check.shapes import Assignment, dim_size, item_bytes
 from taso_py.errors import UsageError
+from taso_py.options.spelling import spelled
 
 Fill = Literal["normal", "negative", "large", "tiny", "uniform", "zeros"]
 
@@ -49,7 +50,7 @@ def make_feeds(
     unknown = sorted(set(given) - {spec.name for spec in inputs})
     if unknown:
         known = ", ".join(spec.name for spec in inputs)
-        raise UsageError(f"--input {unknown[0]}: the model has no such input: use one of {known}")
+        raise UsageError(f"{spelled('inputs', key=unknown[0])}: the model has no such input: use one of {known}")
     return {
         spec.name: _checked(spec, given[spec.name]) if spec.name in given else _value(spec, assignment, fill, seed)
         for spec in inputs
@@ -96,8 +97,9 @@ def advice(inputs: Sequence[InputSpec], assignment: Assignment, overrides: Mappi
     doubtful = [spec for spec in drawn if spec.role is not None or not _is_continuous(spec)]
     name = next((spec.name for spec in (*doubtful, *drawn)), None)
     if name is None:
-        return "check the arrays given with --input"
-    return f"at {assignment.describe()}: give values that it takes with --input {name}=FILE.npy, or sizes with --shape"
+        return f"check the arrays given as {spelled('inputs')}"
+    array = spelled("inputs", key=name, metavar="FILE.npy")
+    return f"at {assignment.describe()}: give values that it takes with {array}, or sizes with {spelled('shapes')}"
 
 
 def _require_memory(spec: InputSpec, shape: tuple[int, ...]) -> None:
@@ -107,7 +109,8 @@ def _require_memory(spec: InputSpec, shape: tuple[int, ...]) -> None:
         size = ",".join(map(str, shape))
         raise UsageError(
             f"input '{spec.name}' of shape {size} takes {needed / 2**30:.1f} GiB to fill: "
-            f"choose smaller sizes with --shape {spec.name}=..., if the model leaves them open"
+            f"choose smaller sizes with {spelled('shapes', key=spec.name, metavar='...')}, "
+            "if the model leaves them open"
         )
 
 
@@ -184,4 +187,6 @@ def _checked(spec: InputSpec, value: Any) -> Any:
     # .npy files hold extension types as raw bytes of the same width
     if value.dtype.kind == "V" and value.dtype.itemsize == wanted.itemsize:
         return value.view(wanted)
-    raise UsageError(f"--input {spec.name}: the array is {value.dtype}, the model expects {wanted}: convert it")
+    raise UsageError(
+        f"{spelled('inputs', key=spec.name)}: the array is {value.dtype}, the model expects {wanted}: convert it"
+    )

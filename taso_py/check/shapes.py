@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from taso_py.check.facts import Dim, InputSpec
 from taso_py.errors import UsageError
+from taso_py.options.spelling import spelled
 
 Shape = tuple[int, ...]
 
@@ -55,10 +56,12 @@ def resolve_shapes(inputs: Sequence[InputSpec], options: Mapping[str, Shape]) ->
             _bind_input(specs[name], shape, sizes)
             shapes[name] = shape
         elif name in symbols and len(shape) == 1:
-            _bind(name, shape[0], sizes, f"--shape {name}")
+            _bind(name, shape[0], sizes, spelled("shapes", key=name))
         else:
             known = ", ".join([*specs, *(symbol for symbol in symbols if "[" not in symbol)])
-            raise UsageError(f"--shape {name}: the model has no such input or symbol: use one of {known}")
+            raise UsageError(
+                f"{spelled('shapes', key=name)}: the model has no such input or symbol: use one of {known}"
+            )
     given = set(sizes)
     for spec in inputs:
         for axis, dim in enumerate(spec.dims or ()):
@@ -142,17 +145,14 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int], given: Mapping[str, Shape]
 def _bind_input(spec: InputSpec, shape: Shape, sizes: dict[str, int]) -> None:
     if spec.dims is None:
         return
+    said = spelled("shapes", _text(shape), key=spec.name)
     if len(shape) != len(spec.dims):
-        raise UsageError(
-            f"--shape {spec.name}={_text(shape)}: the input has {len(spec.dims)} axes ({_text(spec.dims)})"
-        )
+        raise UsageError(f"{said}: the input has {len(spec.dims)} axes ({_text(spec.dims)})")
     for axis, (dim, size) in enumerate(zip(spec.dims, shape, strict=True)):
         if isinstance(dim, int) and dim != size:
-            raise UsageError(
-                f"--shape {spec.name}={_text(shape)}: axis {axis} is fixed to {dim} in the model: write {dim}"
-            )
+            raise UsageError(f"{said}: axis {axis} is fixed to {dim} in the model: write {dim}")
         if isinstance(dim, str) and _names(dim) == [dim]:
-            _bind(dim, size, sizes, f"--shape {spec.name}={_text(shape)}")
+            _bind(dim, size, sizes, said)
 
 
 def _bind(symbol: str, size: int, sizes: dict[str, int], option: str) -> None:
@@ -191,7 +191,7 @@ def _evaluate(tree: ast.expr, sizes: Mapping[str, int]) -> int:
             return sizes[name]
         case ast.Constant(int(value)):
             return value
-    raise UsageError(f"dimension '{ast.unparse(tree)}' cannot be evaluated: give the input's --shape")
+    raise UsageError(f"dimension '{ast.unparse(tree)}' cannot be evaluated: give the input's {spelled('shapes')}")
 
 
 def _text(dims: Sequence[Dim]) -> str:

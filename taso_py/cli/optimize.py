@@ -57,7 +57,7 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
             _require_standing(model, options, delivery)
             return
         with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
-            with progress_on_stderr(verbosity) as progress:
+            with progress_on_stderr(verbosity, stop) as progress:
                 result = api.optimize(model, options, progress=progress, stop=stop)
             result = delivered(result, model, delivery).judged(delivery.conditions)
             if delivery.record is not None:
@@ -101,4 +101,4 @@ def _present(result: Result, delivery: Delivery) -> None:
     if delivery.as_json:
         emit(result.to_json())
     else:
-        emit(sentence(result) if delivery.quiet else result_text(result))
+        emit(sentence(result) if delivery.quiet else result_text(result, delivery.certificate))

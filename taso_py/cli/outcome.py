@@ -19,6 +19,7 @@ import click
 
 from taso_py.cli import speech
 from taso_py.errors import OutputError, SuperoptError, UsageError
+from taso_py.options.spelling import spelling_as_command_line
 from taso_py.streams import discard, say, steady
 from taso_py.version import VERSION
 
@@ -46,7 +47,8 @@ Exit codes:
   7    the measurement is too noisy to say whether the speed-up is reached
   8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early
   70   internal error, or a proof that an instance contradicts (verify)
-  129  SIGHUP: what was confirmed is written, else a copy of MODEL (first Ctrl-C: the same, and 0)
+  129  SIGHUP: what was confirmed is written, else a copy of MODEL
+       (first Ctrl-C: 0; a faster model that was found is confirmed first, and then written)
   130  second Ctrl-C
   141  stdout was closed by its reader
   143  SIGTERM: as SIGHUP
@@ -113,7 +115,7 @@ def _invoke(command: click.Group, arguments: list[str], answer: Answer) -> None:
         from click.shell_completion import shell_complete
 
         raise click.exceptions.Exit(shell_complete(command, {}, "superopt", COMPLETION, instruction))
-    with command.make_context("superopt", list(arguments), obj=answer) as context:
+    with spelling_as_command_line(), command.make_context("superopt", list(arguments), obj=answer) as context:
         command.invoke(context)
 
 

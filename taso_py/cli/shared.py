@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from click.types import OptionHelpExtra
 
+    from taso_py.stop import StopFlag
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -133,8 +135,11 @@ def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:
 
 
 @contextmanager
-def progress_on_stderr(verbosity: int) -> Iterator[Progress]:
-    """A live display when stderr is a terminal, else plain lines, or records for JSON; warnings only at -1."""
+def progress_on_stderr(verbosity: int, stop: StopFlag | None = None) -> Iterator[Progress]:
+    """A live display when stderr is a terminal, else plain lines, or records for JSON; warnings only at -1.
+
+    The display says what the next Ctrl-C does if it is given `stop`.
+    """
     from taso_py.report.progress import LiveProgress, PlainProgress
 
     verbosity = verbosity_of(verbosity)
@@ -146,5 +151,5 @@ def progress_on_stderr(verbosity: int) -> Iterator[Progress]:
         return
     from rich.console import Console
 
-    with LiveProgress(Console(stderr=True), verbosity=verbosity) as progress:
+    with LiveProgress(Console(stderr=True), verbosity=verbosity, stop=stop) as progress:
         yield progress

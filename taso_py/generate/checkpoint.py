@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from taso_py.errors import OutputError, UsageError
 from taso_py.files import write_atomically
+from taso_py.options.spelling import spelled, spelled_on
 
 _SUFFIX = ".step"
 
@@ -33,14 +34,15 @@ class Checkpoint:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"--checkpoint {self.folder}: {error.strerror or error}") from None
+            raise OutputError(f"{spelled('checkpoint', self.folder)}: {error.strerror or error}") from None
         settings = json.loads(json.dumps(settings))  # as they come back from a file: lists, no tuples
         known = self.get("settings")
         if known is not None and not resume:
-            raise UsageError(f"--checkpoint {self.folder} holds a run already: add --resume, or name another directory")
+            said = spelled("checkpoint", self.folder)
+            raise UsageError(f"{said} holds a run already: add {spelled_on('resume')}, or name another directory")
         if known is not None and known != settings:
             changed = ", ".join(k for k in settings if known.get(k) != settings[k])
-            raise UsageError(f"--checkpoint {self.folder} holds a run with other settings ({changed})")
+            raise UsageError(f"{spelled('checkpoint', self.folder)} holds a run with other settings ({changed})")
         self.put("settings", settings)
 
     def get(self, name: str) -> Any:

@@ -23,6 +23,7 @@ from taso_py.generate.tasks import STEPS, Kind, Space, Start, begin, follows
 from taso_py.generate.terms.enumeration import Collision, Enumeration, Shard
 from taso_py.generate.terms.last_level import last_collisions, last_parts
 from taso_py.generate.terms.stacks import Stacks
+from taso_py.options.spelling import spelled, spelled_on
 from taso_py.processes.crew import Crew, Lost
 from taso_py.processes.ray_cluster import RayCrew
 from taso_py.progress import Progress, SilentProgress
@@ -117,7 +118,8 @@ class Generation:
             count = table.estimate(cost)
             if count > LARGE and not self.force:
                 raise UsageError(
-                    f"{cost} operators are about {count:,} applications: add --force to run it, or choose fewer --ops"
+                    f"{cost} operators are about {count:,} applications: "
+                    f"add {spelled_on('force')} to run it, or choose fewer {spelled('ops')}"
                 )
             if cost < space.most:
                 self._require_memory(len(table.values) + count, 0)
@@ -134,7 +136,8 @@ class Generation:
         if gigabytes > self.memory_limit:
             raise UsageError(
                 f"{values:,} values and {last:,} applications of the last level need {gigabytes:.2g} GB in {processes} "
-                f"processes, more than --memory-limit {self.memory_limit:g}: fewer --workers, or choose fewer --ops"
+                f"processes, more than {spelled('memory_limit_gb', f'{self.memory_limit:g}')}: "
+                f"fewer {spelled('workers')}, or choose fewer {spelled('ops')}"
             )
 
     def _collisions(self, table: Enumeration, crew: AnyCrew) -> tuple[list[Collision], Sequence[Collision]]:
@@ -278,7 +281,7 @@ def _batches(items: Sequence[Item], count: int) -> Iterator[Sequence[Item]]:
 
 def _answered(answer: Any) -> Any:
     if isinstance(answer, Lost):
-        raise UsageError(f"a worker gave no answer: {answer.why} (out of memory? fewer --workers may help)")
+        raise UsageError(f"a worker gave no answer: {answer.why} (out of memory? fewer {spelled('workers')} may help)")
     return answer
 
 

@@ -22,6 +22,7 @@ from taso_py.generate.terms.last_level import last_parts
 from taso_py.generate.terms.stacks import Stacks
 from taso_py.generate.terms.templates import SETS, TemplateSet
 from taso_py.options import GenerateOptions
+from taso_py.options.spelling import spelled
 from taso_py.processes.crew import Work
 from taso_py.prove.trials.runs import Replay
 from taso_py.rules.parser import parse_rule
@@ -48,7 +49,7 @@ class Space:
     def chosen(self) -> TemplateSet:
         """The template set."""
         if self.set_name not in SETS:
-            raise UsageError(f"--set {self.set_name}: there are {', '.join(SETS)}")
+            raise UsageError(f"{spelled('set_name', self.set_name)}: there are {', '.join(SETS)}")
         whole = SETS[self.set_name]()
         return whole.only(self.operators) if self.operators else whole
 

@@ -23,10 +23,11 @@ from taso_py.options.delivery import (
     VerboseDisplay,
     VerifyDisplay,
 )
-from taso_py.options.field import OptionRecord, Range, chosen, option, reworded
+from taso_py.options.field import Array, OptionRecord, Range, chosen, option, reworded
 from taso_py.options.general import GeneralOptions
 from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
 from taso_py.options.providers import provider_name
+from taso_py.options.spelling import spelled
 from taso_py.options.text import (
     Shape,
     demand,
@@ -106,7 +107,7 @@ class ShapeOptions(OptionRecord):
 class DataOptions(ShapeOptions):
     """What models are run on."""
 
-    inputs: Mapping[str, Path] = option(
+    inputs: Mapping[str, Path | Array] = option(
         "--input",
         MappingProxyType({}),
         "Use this array instead of generated values (repeatable).",
@@ -114,7 +115,7 @@ class DataOptions(ShapeOptions):
         parse=parse_inputs,
         group="Model and inputs",
     )
-    """Input name -> .npy file whose array replaces the generated values."""
+    """Input name -> array that replaces the generated values, or a .npy file that holds it."""
     seed: int = option(
         "--seed", 0, "Seed of generated values and choices.", within=Range(least=0), group="Model and inputs"
     )
@@ -147,7 +148,7 @@ class SessionOptions(OptionRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        demand(bool(self.ep), "--ep is empty: name an execution provider, for example cpu")
+        demand(bool(self.ep), f"{spelled('ep')} is empty: name an execution provider, for example cpu")
 
     @property
     def provider(self) -> str:
@@ -260,7 +261,7 @@ class RewriteOptions(CheckOptions):
             demand(min(sizes, default=0) >= 0, f"workloads: {name}={sizes}: sizes must be at least 0")
         demand(
             not (self.shapes and self.workloads),
-            "--shape and --workload exclude each other: write the shapes into the workloads",
+            f"{spelled('shapes')} and {spelled('workloads')} exclude each other: write the shapes into the workloads",
         )
 
 
@@ -316,7 +317,8 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOption
     def __post_init__(self) -> None:
         super().__post_init__()
         both = sorted(set(self.only) & set(self.disable))
-        demand(not both, f"rule {', '.join(both)} is named by both --only and --disable: keep one")
+        both_options = f"{spelled('only')} and {spelled('disable')}"
+        demand(not both, f"rule {', '.join(both)} is named by both {both_options}: keep one")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,13 @@ import functools
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType, NoneType
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from taso_py.errors import UsageError
 
@@ -30,6 +31,16 @@ Group = Literal[
 """The headings of a command's help, in their order."""
 Completion = Literal["rules"]
 """Names that only the library knows; choices and files follow from a field's type."""
+
+
+class Array(Protocol):
+    """What numpy can read as an array: its own arrays, and tensors of other libraries."""
+
+    def __array__(self, *arguments: Any, **further: Any) -> Any:
+        """The numpy array."""
+        ...
+
+
 T = TypeVar("T")
 Record = TypeVar("Record", bound="OptionRecord")
 
@@ -229,10 +240,17 @@ def conformed(value: object, hint: Any) -> Any:
             raise TypeError
         return None
     hint = _present(hint)
-    readers: Mapping[Any, Callable[[Any, Any], Any]] = {tuple: _tuple, Mapping: _mapping, Literal: _choice}
+    readers: Mapping[Any, Callable[[Any, Any], Any]] = {
+        tuple: _tuple,
+        Mapping: _mapping,
+        Literal: _choice,
+        UnionType: _one_of,
+    }
     origin = get_origin(hint)
     if origin in readers:
         return readers[origin](value, get_args(hint))
+    if hint is Array and hasattr(type(value), "__array__"):
+        return value
     for kind, accepted in _SCALARS.items():
         if hint is kind and isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
             return kind(value)
@@ -256,6 +274,13 @@ def _mapping(value: object, arguments: tuple[Any, ...]) -> Mapping[str, Any]:
     return MappingProxyType({conformed(k, arguments[0]): conformed(v, arguments[1]) for k, v in value.items()})
 
 
+def _one_of(value: object, kinds: tuple[Any, ...]) -> Any:
+    for kind in kinds:
+        with suppress(TypeError):
+            return conformed(value, kind)
+    raise TypeError
+
+
 def _choice(value: object, choices: tuple[Any, ...]) -> Any:
     if not isinstance(value, str) or value not in choices:
         raise TypeError
@@ -266,11 +291,14 @@ def described(hint: Any) -> str:
     """What a value of an annotation is, in words: ``a whole number or None``."""
     kind, arguments = _present(hint), get_args(_present(hint))
     words = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a file name"}
+    words[Array] = "an array"
     match get_origin(kind):
         case None:
             found = words[kind]
         case _ if get_origin(kind) is Literal:
             found = f"one of {', '.join(map(repr, arguments))}"
+        case _ if get_origin(kind) is UnionType:
+            found = " or ".join(map(described, arguments))
         case _ if get_origin(kind) is tuple:
             found = "a size or a list of sizes" if arguments[0] is int else f"a list, each {described(arguments[0])}"
         case _:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from taso_py.options.field import OptionRecord, Range, option
+from taso_py.options.spelling import spelled, spelled_on
 from taso_py.options.text import demand, parse_names, parse_rules
 
 Executor = Literal["processes", "ray"]
@@ -53,7 +54,7 @@ class VerifyOptions(OnlyOptions):
         super().__post_init__()
         demand(
             not (self.anew and self.update),
-            "--anew compares with the record, --update writes it: give one of them",
+            f"{spelled_on('anew')} compares with the record, {spelled_on('update')} writes it: give one of them",
         )
 
 
@@ -146,4 +147,7 @@ class GenerateOptions(OptionRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        demand(not self.resume or self.checkpoint is not None, "--resume needs --checkpoint DIR")
+        demand(
+            not self.resume or self.checkpoint is not None,
+            f"{spelled_on('resume')} needs {spelled('checkpoint', metavar='DIR')}",
+        )

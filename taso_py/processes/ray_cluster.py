@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from taso_py.errors import RuntimeMissingError, UsageError
+from taso_py.options.spelling import spelled
 from taso_py.processes.crew import DIED, START_S, Answer, Begin, Lost, Queue, Task
 from taso_py.version import VERSION
 
@@ -70,7 +71,7 @@ class RayCrew:
         try:
             import ray
         except ImportError:
-            raise RuntimeMissingError("--executor ray needs Ray: pip install 'superopt[ray]'") from None
+            raise RuntimeMissingError(f"{spelled('executor', 'ray')} needs Ray: pip install 'superopt[ray]'") from None
         self._ray, self._own = ray, not ray.is_initialized()
         if self._own:
             self._connect()
@@ -79,14 +80,14 @@ class RayCrew:
     def _connect(self) -> None:
         found = re.fullmatch(r"([\w.-]+):(\d+)", self.address)
         if found is None and self.address != "auto":
-            raise UsageError(f"--address {self.address}: give auto, or HOST:PORT of the cluster's head")
+            raise UsageError(f"{spelled('address', self.address)}: give auto, or HOST:PORT of the cluster's head")
         try:
             if found is not None:  # where nothing listens, Ray itself would go on trying for minutes
                 socket.create_connection((found[1], int(found[2])), timeout=10).close()
             self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise UsageError(f"--address {self.address}: no Ray cluster answers there ({reason})") from None
+            raise UsageError(f"{spelled('address', self.address)}: no Ray cluster answers there ({reason})") from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from taso_py.gate import NOISY_WIDTH
-from taso_py.result import ModelProfile, Result
+from taso_py.report.rewrites import HEADER, TITLE, rewrite_rows
+from taso_py.result import ModelProfile, OperatorTime, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,18 @@ class TextTable:
 
 
 def sentence(result: Result) -> str:
-    """The one sentence that sums up a result."""
+    """The one sentence that sums up a result, with the reason where nothing was gained."""
+    why = "" if result.improved is not False or result.reason is None else f": {result.reason.words}"
+    return f"{headline(result)}{why}"
+
+
+def headline(result: Result) -> str:
+    """The same without the reason."""
     name = result.input.name if result.input is not None else "model"
     if result.improved is None:
         return f"{name}: {_untimed(result)}"
     if not result.improved:
-        why = f": {result.reason.words}" if result.reason is not None else ""
-        return f"{name}: not improved, the output is the model as it was{why}"
+        return f"{name}: not improved, the output is the model as it was"
     return f"{name}: {_gain(result)}{_error(result)}{_doubt(result)}"
 
 
@@ -40,22 +46,18 @@ def conditions(result: Result) -> str:
 
 def tables(result: Result) -> tuple[TextTable, ...]:
     """Rules that took part, rewrites that were rejected; empty tables are left out."""
-    used = tuple(
-        (rule.name, rule.status, str(rule.sites), "" if rule.gain is None else f"{rule.gain:.1%}")
-        for rule in result.rules
-    )
     barred = tuple((item.name, item.site, item.reason, str(item.reproduction or "")) for item in result.rejected)
     gate = tuple((one.name, f"{one.wanted:g}", one.verdict, one.words) for one in result.gate)
     found = (
         TextTable("Gate", ("condition", "wanted", "verdict", ""), gate, frozenset({1})),
-        TextTable("Rewrites", ("rule", "status", "sites", "gain"), used, frozenset({2, 3})),
+        TextTable(TITLE, HEADER, tuple(rewrite_rows(result)), frozenset({1, 3})),
         TextTable("Rejected", ("rule", "site", "reason", "reproduction"), barred),
-        TextTable("Raced", ("candidate", "predicted", "measured"), _raced(result), frozenset({1, 2})),
+        TextTable("Raced", ("candidate", "predicted", "measured"), raced_rows(result), frozenset({1, 2})),
     )
     return tuple(table for table in found if table.rows)
 
 
-def _raced(result: Result) -> tuple[tuple[str, ...], ...]:
+def raced_rows(result: Result) -> tuple[tuple[str, ...], ...]:
     """Candidates beside the winner: what was tried and lost."""
     return tuple(
         (", ".join(c.rules), _number(c.predicted_speedup, ".2f"), _number(c.speedup, ".3f") or (c.failure or ""))
@@ -69,23 +71,46 @@ _SHOWN_OPERATORS = 12
 def profile_table(profile: ModelProfile) -> TextTable:
     """Where a model's time goes, by the operators of the graph that ONNX Runtime made of it."""
     shown = profile.operators[:_SHOWN_OPERATORS]
-    rows = [(o.operator, str(o.kernels), f"{1000 * o.seconds:.3f}", f"{o.share:.1%}") for o in shown]
+    rows = [(o.operator, str(o.kernels), f"{1000 * o.seconds:.3f}", f"{100 * o.share:.1f} %") for o in shown]
     rest = profile.operators[_SHOWN_OPERATORS:]
     if rest:
         kernels, seconds = sum(o.kernels for o in rest), sum(o.seconds for o in rest)
-        rows.append(("others", str(kernels), f"{1000 * seconds:.3f}", f"{sum(o.share for o in rest):.1%}"))
+        rows.append(("others", str(kernels), f"{1000 * seconds:.3f}", f"{100 * sum(o.share for o in rest):.1f} %"))
     return TextTable("Where the time goes", ("kernel", "calls", "ms", "share"), tuple(rows), frozenset({1, 2, 3}))
+
+
+def compared_profiles(before: ModelProfile, after: ModelProfile) -> TextTable:
+    """Where the time went and where it goes now, by operator, with the sums."""
+    old, new = ({o.operator: o for o in profile.operators} for profile in (before, after))
+    largest = {name: max(found[name].seconds for found in (old, new) if name in found) for name in (*old, *new)}
+    names = sorted(largest, key=lambda name: -largest[name])
+    shown, rest = names[:_SHOWN_OPERATORS], names[_SHOWN_OPERATORS:]
+    rows = [(name, *_times([name], old), *_times([name], new)) for name in shown]
+    if rest:
+        rows.append(("others", *_times(rest, old), *_times(rest, new)))
+    rows.append(("all kernels", *_times(names, old), *_times(names, new)))
+    header = ("kernel", "ms before", "share", "ms after", "share")
+    return TextTable("Where the time goes, by ONNX Runtime's profiler", header, tuple(rows), frozenset({1, 2, 3, 4}))
+
+
+def _times(names: Iterable[str], found: Mapping[str, OperatorTime]) -> tuple[str, str]:
+    """Milliseconds and share of these operators together; nothing where none of them is found."""
+    here = [found[name] for name in names if name in found]
+    if not here:
+        return "", ""
+    return f"{1000 * sum(o.seconds for o in here):.3f}", f"{100 * sum(o.share for o in here):.1f} %"
 
 
 def profile_sentence(profile: ModelProfile) -> str:
     """What a rewrite can gain, as far as the profile tells."""
-    kernels = f"{profile.product_kernels} convolutions and matrix products"
-    if not profile.product_kernels:
+    count = profile.product_kernels
+    kernels = f"{count} convolutions and matrix products" if count > 1 else "one convolution or matrix product"
+    if not count:
         return "none of the time is in convolutions or matrix products"
     speed, peak = profile.operations_per_second, profile.peak_operations_per_second
-    pace = f" at {speed / peak:.0%} of this machine's peak" if speed and peak else ""
+    pace = f" at {100 * speed / peak:.0f} % of this machine's peak" if speed and peak else ""
     return (
-        f"{profile.products_share:.0%} of the time is in {kernels}{pace}: "
+        f"{100 * profile.products_share:.0f} % of the time is in {kernels}{pace}: "
         f"without all the rest the model would be {profile.gain_of_the_rest:.2f} times faster"
     )
 

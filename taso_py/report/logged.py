@@ -16,7 +16,7 @@ class LoggedProgress:
     """A `Progress` that logs to `PROGRESS`: each phase as it begins, figures at most every `interval_s`, every line.
 
     A record has the phase's name as `phase`, and as `figures` a mapping of what is known: done, total, candidates,
-    best (predicted speed-up), remaining_s.
+    best (speed-up as predicted), measured (of the best whole model), remaining_s.
     """
 
     def __init__(self, *, interval_s: float = 10.0) -> None:
@@ -41,11 +41,12 @@ class LoggedProgress:
         done: int | None = None,
         candidates: int | None = None,
         best: float | None = None,
+        measured: float | None = None,
         remaining_s: float | None = None,
     ) -> None:
         """Log the figures if the last such record is old enough, else for debugging only."""
         left = None if remaining_s is None else round(max(0.0, remaining_s), 1)
-        new = {"done": done, "candidates": candidates, "best": best, "remaining_s": left}
+        new = {"done": done, "candidates": candidates, "best": best, "measured": measured, "remaining_s": left}
         self._figures |= {name: value for name, value in new.items() if value is not None}
         due = time.monotonic() >= self._next
         if due:

@@ -9,14 +9,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self, TextIO
 
-from taso_py.progress import Level, Progress, SilentProgress
+from taso_py.progress import Figures, Level, Progress, ProgressReport, SilentProgress
 from taso_py.streams import say
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from rich.console import Console
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from taso_py.stop import StopFlag
 
 __all__ = ["Level", "LiveProgress", "PlainProgress", "Progress", "SilentProgress"]
 
@@ -31,7 +32,7 @@ class PlainProgress:
         self._stream = stream or sys.stderr
         self._verbosity = verbosity
         self._interval_s = interval_s
-        self._state = _State()
+        self._figures = Figures()
         self._next_line = time.monotonic() + interval_s
 
     def __enter__(self) -> Self:
@@ -44,7 +45,7 @@ class PlainProgress:
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Print the phase's name if the last line is old enough, or on -v."""
-        self._state.begin(name, total)
+        self._figures.start(name, total)
         self._report("detail")
 
     def update(
@@ -53,10 +54,11 @@ class PlainProgress:
         done: int | None = None,
         candidates: int | None = None,
         best: float | None = None,
+        measured: float | None = None,
         remaining_s: float | None = None,
     ) -> None:
         """Print the figures if the last line is old enough."""
-        self._state.update(done, candidates, best, remaining_s)
+        self._figures.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
         self._report("debug")
 
     def _report(self, early: Level) -> None:
@@ -64,7 +66,7 @@ class PlainProgress:
         due = time.monotonic() >= self._next_line
         if due:
             self._next_line = time.monotonic() + self._interval_s
-        self.log("info" if due else early, self._state.line())
+        self.log("info" if due else early, _line(self._figures))
 
     def log(self, level: Level, text: str) -> None:
         """Print one line if the verbosity asks for its level."""
@@ -80,13 +82,18 @@ class PlainProgress:
 class LiveProgress:
     """One line that keeps itself up to date at the bottom of the terminal, log lines above it."""
 
-    def __init__(self, console: Console, *, verbosity: int = 0) -> None:
+    def __init__(self, console: Console, *, verbosity: int = 0, stop: StopFlag | None = None) -> None:
         from rich.live import Live
 
         self._console = console
         self._verbosity = verbosity
-        self._state = _State()
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
+        self._figures = Figures()
+        self._live = Live(
+            console=console,
+            get_renderable=lambda: _Bar(self._figures, stopping=bool(stop)),
+            refresh_per_second=4,
+            transient=True,
+        )
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -100,7 +107,7 @@ class LiveProgress:
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Show the phase's name."""
-        self._state.begin(name, total)
+        self._figures.start(name, total)
         self.log("detail", name)
 
     def update(
@@ -109,10 +116,11 @@ class LiveProgress:
         done: int | None = None,
         candidates: int | None = None,
         best: float | None = None,
+        measured: float | None = None,
         remaining_s: float | None = None,
     ) -> None:
         """Show the figures at the next refresh."""
-        self._state.update(done, candidates, best, remaining_s)
+        self._figures.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
 
     def log(self, level: Level, text: str) -> None:
         """Print one line above the display if the verbosity asks for its level."""
@@ -120,44 +128,111 @@ class LiveProgress:
             style = "yellow" if level == "warning" else "dim"
             self._console.print(_one_line(text), style=style, markup=False, highlight=False)
 
-    def _render(self) -> Text:
+
+_LEAST_BAR, _MOST_BAR = 8, 40
+"""Columns of the bar; where there is less room there is none."""
+
+
+class _Bar:
+    """Phase, bar, times, speed-up so far and what Ctrl-C does, as much of each as one line of the terminal holds."""
+
+    def __init__(self, figures: Figures, *, stopping: bool = False) -> None:
+        self._figures, self._stopping = figures, stopping
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.cells import cell_len
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
-        return Text(self._state.line(), style="cyan", no_wrap=True, overflow="ellipsis")
+        width = options.max_width - 1  # a full last column wraps on some terminals
+        steps, share = _steps(self._figures), _share_done(self._figures)
+        behind = next((text for text in _forms(self._figures, self._stopping) if cell_len(steps + text) <= width), "")
+        room = min(width - cell_len(steps + behind) - 1, _MOST_BAR)
+        if share is None or room < _LEAST_BAR:
+            text = Text(steps + behind, style="cyan", no_wrap=True)
+            text.truncate(width, overflow="ellipsis")
+            yield text
+            return
+        line = Table.grid()
+        bar = ProgressBar(total=1.0, completed=share, width=room, complete_style="cyan", finished_style="cyan")
+        line.add_row(Text(f"{steps} ", style="cyan"), bar, Text(behind, style="cyan"))
+        yield line
 
 
-class _State:
-    """The latest figures; the time left counts down between updates."""
+def _forms(figures: Figures, stopping: bool) -> list[str]:
+    """What the line says behind the phase, the longest form first."""
+    now = figures.report()
+    seen = "" if figures.candidates is None else f" · {figures.candidates} candidates"
+    times, short_times = _times(now, ", ", " left"), _times(now, " -", "")
+    gain, short_gain, shortest_gain = _gain(now)
+    hints = _FINISHING if stopping else _FINISH if (now.best_measured or 0) > 1 else ("", "", "")
+    hint, short_hint, shortest_hint = hints
+    return [
+        _behind(" · ", times + seen, gain, hint),
+        _behind(" · ", times, short_gain, hint),
+        _behind(" · ", times, short_gain, short_hint),
+        _behind(" · ", times, shortest_gain, shortest_hint),
+        _behind(" ", short_times, shortest_gain, shortest_hint),
+        _behind(" ", short_times),
+    ]
 
-    def __init__(self) -> None:
-        self.name = "starting"
-        self.total: int | None = None
-        self.done: int | None = None
-        self.candidates: int | None = None
-        self.best: float | None = None
-        self.deadline: float | None = None
 
-    def begin(self, name: str, total: int | None) -> None:
-        self.name, self.total, self.done = name, total, None
+def _behind(separator: str, *parts: str) -> str:
+    return "".join(f"{separator}{part}" for part in parts if part)
 
-    def update(self, done: int | None, candidates: int | None, best: float | None, remaining_s: float | None) -> None:
-        self.done = self.done if done is None else done
-        self.candidates = self.candidates if candidates is None else candidates
-        self.best = self.best if best is None else best
-        if remaining_s is not None:
-            self.deadline = time.monotonic() + remaining_s
 
-    def line(self) -> str:
-        parts = [self.name]
-        if self.done is not None:
-            parts.append(f"{self.done}/{self.total}" if self.total else str(self.done))
-        if self.candidates is not None:
-            parts.append(f"{self.candidates} candidates")
-        if self.best is not None:
-            parts.append(f"predicted {self.best:.2f} times faster")
-        if self.deadline is not None:
-            parts.append(f"{max(0.0, self.deadline - time.monotonic()):.0f} s left")
-        return " · ".join(parts)
+_FINISH = ("Ctrl-C: finish with this", "Ctrl-C: finish", "^C: finish")
+_FINISHING = ("finishing, Ctrl-C: quit now", "Ctrl-C: quit now", "^C: quit")
+
+
+def _steps(figures: Figures) -> str:
+    return f"{figures.name} {figures.done}/{figures.total}" if figures.done and figures.total else figures.name
+
+
+def _times(now: ProgressReport, between: str, behind: str) -> str:
+    """``0:42, 1:18 left``; only what has passed where there is no budget."""
+    passed = _clock(now.elapsed_s)
+    return passed if now.left_s is None else f"{passed}{between}{_clock(now.left_s)}{behind}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _gain(now: ProgressReport) -> tuple[str, str, str]:
+    """The best speed-up so far at three lengths: measured, else said to be predicted."""
+    if now.best_measured is not None:
+        if now.best_measured <= 1:
+            return "nothing faster yet", "nothing faster yet", ""
+        ratio = f"{now.best_measured:.2f}"
+        return f"{ratio} times faster (measured)", f"{ratio}x measured", f"{ratio}x"
+    if now.best_predicted is not None and now.best_predicted > 1:
+        ratio = f"{now.best_predicted:.2f}"
+        return f"{ratio} times faster (predicted)", f"{ratio}x predicted", f"{ratio}x predicted"
+    return "", "", ""
+
+
+def _share_done(figures: Figures) -> float | None:
+    """Of the time budget, else of the phase's steps; None where neither is known."""
+    now = figures.report()
+    if now.left_s is not None:
+        return now.elapsed_s / max(now.elapsed_s + now.left_s, 1e-9)
+    return None if not figures.total else min(1.0, (figures.done or 0) / figures.total)
+
+
+def _line(figures: Figures) -> str:
+    """The figures for a file: ``search · 40 candidates · 1.52 times faster (measured) · 42 s, 78 s left``."""
+    now = figures.report()
+    parts = [_steps(figures)]
+    if figures.candidates is not None:
+        parts.append(f"{figures.candidates} candidates")
+    parts += filter(None, [_gain(now)[0]])
+    if now.left_s is not None:
+        parts.append(f"{now.elapsed_s:.0f} s, {now.left_s:.0f} s left")
+    return " · ".join(parts)
 
 
 def _one_line(text: str) -> str:

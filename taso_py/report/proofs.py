@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taso_py.options.spelling import spelled_on
 from taso_py.report.content import TextTable
 from taso_py.report.differences import VerdictChange
 from taso_py.rules.alpha import own_names
@@ -47,7 +48,7 @@ def verdict_text(record: Record) -> str:
             sizes = "all sizes" if record.limit is None else f"sizes up to {record.limit}"
             ranks = "" if record.ranks is None else f" and up to {record.ranks} axes"
             facts = f", facts: {', '.join(record.facts)}" if record.facts else ""
-            range_ = f"; {record.overflow}: --allow-overflow admits it" if record.overflow else ""
+            range_ = f"; {record.overflow}: {spelled_on('allow_overflow')} admits it" if record.overflow else ""
             types = f", {'/'.join(record.types)}" if record.types and len(record.types) == 1 else ""
             claim = f"proved for {sizes}{ranks}{types}"
             return f"{claim}: {record.method}, {_number(record.cases, 'case')}{facts}{range_}"

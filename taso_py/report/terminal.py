@@ -10,17 +10,21 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from taso_py.report.advice import next_step, reason_words
 from taso_py.report.content import (
     TextTable,
+    compared_profiles,
     conditions,
     count,
+    headline,
     profile_sentence,
     profile_table,
+    raced_rows,
     sentence,
     shape_text,
-    tables,
 )
 from taso_py.report.ranking import Ranking
+from taso_py.report.rewrites import HEADER, TITLE, named, places_text, rewrite_rows
 from taso_py.result import Inspection, Result
 
 __all__ = ["inspection_text", "ranking_text", "render", "result_text", "sentence", "table"]
@@ -29,14 +33,61 @@ __all__ = ["inspection_text", "ranking_text", "render", "result_text", "sentence
 _PLAIN_WIDTH = 160
 
 
-def result_text(result: Result) -> str:
-    """The sentence, the tables of rules, and what the figures hold for."""
-    parts: list[RenderableType] = [table(content) for content in tables(result)]
-    parts.append(Text(sentence(result), style="bold"))
+def result_text(result: Result, certificate: Path | None = None) -> str:
+    """Where the time goes, the rewrites, what was gained or why not, what to do next, and what the figures hold for.
+
+    ``certificate`` is the file that was written for the result, if one was.
+    """
+    return render(result_view(result, _width(), certificate))
+
+
+def result_view(result: Result, width: int, certificate: Path | None = None) -> RenderableType:
+    """The same for any console of so many columns."""
+    parts: list[RenderableType] = []
+    for one in (_operators(result), _rewrites(result, width), _raced(result, width)):
+        if one is not None and one.rows:
+            parts += [table(one), ""]
+    for item in result.rejected:
+        parts.append(Text(f"rejected: {item.name} at {places_text(item.site.split(', '), 40)}: {item.reason}"))
+        if item.reproduction is not None:
+            parts.append(Text(f"  reproduction: {item.reproduction}"))
+    parts.append(Text(headline(result), style="bold"))
+    why = reason_words(result)
+    parts += [] if why is None else [Text(f"reason: {why}")]
+    parts += [] if result.output is None else [Text(f"written: {result.output}")]
+    parts.append(Text(f"next: {next_step(result, certificate)}"))
     parts.append(Text(f"{conditions(result)}: {_holds(result)}", style="dim"))
-    if result.output is not None:
-        parts.append(Text(f"written: {result.output}"))
-    return render(Group(*parts))
+    return Group(*parts)
+
+
+def _operators(result: Result) -> TextTable | None:
+    if result.profile is None or not result.profile.operators:
+        return None
+    if result.profile_after is None:
+        return profile_table(result.profile)
+    return compared_profiles(result.profile, result.profile_after)
+
+
+def _rewrites(result: Result, width: int) -> TextTable:
+    """The rules in a width of their own, as wide as the names need; the places have the rest."""
+    longest = max((len(named(rule)) for rule in result.rules), default=0)
+    rules = min(longest, max(_LEAST_RULE, (width - _FIGURES) // 2))
+    places = max(_LEAST_PLACES, width - rules - _FIGURES)
+    return TextTable(TITLE, HEADER, tuple(rewrite_rows(result, rules, places)), frozenset({1, 3}))
+
+
+def _raced(result: Result, width: int) -> TextTable | None:
+    """What was tried and lost."""
+    if result.improved:
+        return None
+    rows = tuple(
+        (places_text(rules.split(", "), max(_LEAST_PLACES, width - 30)), *rest) for rules, *rest in raced_rows(result)
+    )
+    return TextTable("Raced", ("rules of the candidate", "predicted", "measured"), rows, frozenset({1, 2}))
+
+
+_FIGURES, _LEAST_RULE, _LEAST_PLACES = 20, 20, 26
+"""Columns for counts and shares with what stands between columns, and for the names beside them."""
 
 
 def inspection_text(inspection: Inspection) -> str:
@@ -94,12 +145,18 @@ def table(content: TextTable) -> RichTable:
     return result
 
 
+def _width() -> int:
+    """Columns of this stdout."""
+    return Console(file=sys.stdout).width if _is_terminal() else _PLAIN_WIDTH
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def render(content: RenderableType) -> str:
     """What a rich renderable looks like on this stdout, without the final newline."""
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    console = Console(
-        file=sys.stdout or io.StringIO(), width=None if terminal else _PLAIN_WIDTH, soft_wrap=not terminal
-    )
+    console = Console(file=sys.stdout or io.StringIO(), width=_width(), soft_wrap=not _is_terminal())
     with console.capture() as capture:
         console.print(content, highlight=False)
     return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())

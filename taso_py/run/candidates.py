@@ -26,11 +26,16 @@ from taso_py.onnx_io.export import artifact, export, folded_weights, serialize
 from taso_py.onnx_io.load import Loaded
 from taso_py.result import Rejection
 from taso_py.rules.rule import RuleSet
+from taso_py.run.rewrites import places_of_steps
 from taso_py.search.state import Found, State, TraceStep
 
 REJECTION_SCHEMA = "superopt.rejection/1"
 _INLINE_BYTES = 2**26
 """Candidates with more weights than this are handed to ONNX Runtime as files: six of them may wait for the race."""
+
+
+_TOLD = 4
+"""Names of places that a rejection has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class Workshop:
         reason = report.reason or "values differ"
         if self.strict:
             raise MismatchError(f"rule {step.rule} changed the model's values: {reason}")
-        self._bar(step, reason, self._reproduction(state, step, report))
+        self._bar(state, step, reason, self._reproduction(state, step, report))
 
     def out_of_range(self, made: RewrittenModel, reference: ModelRef) -> str | None:
         """Why the range of an element type is too small for a candidate: laws know no largest number."""
@@ -129,14 +134,15 @@ class Workshop:
             reason = self.out_of_range(made, reference)
             discard(reference)
             if reason is not None:
-                self._bar(step, reason)
+                self._bar(state, step, reason)
                 return
 
-    def _bar(self, step: TraceStep, reason: str, reproduction: Path | None = None) -> None:
+    def _bar(self, state: State, step: TraceStep, reason: str, reproduction: Path | None = None) -> None:
         self.barred.add(step.rule)
         identity = next((r.id for r in self.rules if r.name == step.rule), "")
-        sites = ", ".join(self._name(o) for site in step.sites[:4] for o in site.outputs)
-        self.rejected.append(Rejection(step.rule, identity, sites, reason, reproduction))
+        places = places_of_steps(state.trace, self.loaded.table)
+        sites = next(names for one, names in zip(state.trace, places, strict=False) if one is step)
+        self.rejected.append(Rejection(step.rule, identity, ", ".join(sites[:_TOLD]), reason, reproduction))
 
     def _guilty(self, trace: Sequence[TraceStep], deadline: float) -> TraceStep:
         """The first step whose table no longer agrees with the original, by bisection."""
@@ -148,9 +154,6 @@ class Workshop:
             discard(reference)
             low, high = (middle + 1, high) if report.passed else (low, middle)
         return trace[low]
-
-    def _name(self, value: int) -> str:
-        return self.loaded.values.names.get(value, f"value {value}")
 
     def _reproduction(self, state: State, step: TraceStep, report: CheckReport) -> Path | None:
         """The model after the guilty step, inputs that show it, and what was done; in a folder that stays."""

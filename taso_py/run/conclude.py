@@ -14,6 +14,7 @@ from taso_py.check.report import CheckReport
 from taso_py.check.tolerance import Closeness
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
 from taso_py.onnx_io.load import Loaded
+from taso_py.report.presenting import Presentation
 from taso_py.result import OutputError, Reason, ReasonCode, Result
 from taso_py.run.candidates import Candidate
 from taso_py.run.provenance import Key
@@ -51,6 +52,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         profile=job.profile,
         artifact=artifact,
         evidence=_evidence(job),
+        presenter=Presentation(),
         sources=sources_of(loaded),
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from taso_py.errors import UsageError
 from taso_py.generate.kept.derive import Rules, derivable
 from taso_py.options import DeriveOptions
+from taso_py.options.spelling import spelled
 from taso_py.report.derivation import Derivation
 from taso_py.rules.library import load_file, load_library
 from taso_py.rules.rule import Rule
@@ -32,7 +33,7 @@ def _laws(path: Path) -> list[Rule]:
     try:
         substitutions = read(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--goal {path}: {error.strerror or error}") from None
+        raise UsageError(f"{spelled('goals', path)}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError):
-        raise UsageError(f"--goal {path}: no substitutions of TASO's in JSON") from None
+        raise UsageError(f"{spelled('goals', path)}: no substitutions of TASO's in JSON") from None
     return [replace(law(s, DeclaredSizes.EXPLICIT), name=f"shipped-{s.id:03}") for s in substitutions]

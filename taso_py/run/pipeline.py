@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,9 +21,10 @@ from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
 from taso_py.check.tolerance import Closeness
 from taso_py.cost.cache import proofs_path
-from taso_py.errors import ModelError, OutputError, WorkerError
+from taso_py.errors import ModelError, OutputError, SuperoptError, WorkerError
 from taso_py.graph.table import Table
 from taso_py.options import Options
+from taso_py.options.spelling import respelled, spelled
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
 from taso_py.result import ModelProfile, RacedCandidate, Result
@@ -37,15 +39,19 @@ from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, prepare, require_runnable
-from taso_py.search.state import Found, StopReason
+from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import Interrupted, StopFlag
 from taso_py.version import VERSION
 
 _RACED = 6
 """Candidates that are checked and raced."""
+_RACED_IN_HASTE = 2
+"""As many where the user asked to stop."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
 _CONFIRM_ROUNDS = 15
+_HASTE_S = 30.0
+"""What race and confirmation may take at least where the user asked to stop."""
 _PROFILE_SHARE = 0.1
 """Part of the time budget that opening and running the original may have taken for it to be profiled as well."""
 _ORIGINAL_S = 120.0
@@ -67,6 +73,7 @@ def optimize(
     clock = Clock(options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
+    progress.update(remaining_s=clock.left())
     library = usable_rules(options, progress)
     setting = prepare(source, options)
     clock.lap("load")
@@ -81,7 +88,22 @@ def optimize(
         except Interrupted:
             words = "interrupted before a faster model was confirmed"
             result = unchanged(job, StopReason.INTERRUPTED.value, "interrupted", words)
+    if result.suggested_budget_s is None and _ended_by_time(result):
+        result = replace(result, suggested_budget_s=whole_budget(2 * options.time_budget_s))
     return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
+
+
+def _ended_by_time(result: Result) -> bool:
+    if result.stop_reason == StopReason.INTERRUPTED.value:
+        return False
+    short = result.reason is not None and result.reason.code == "too little time"
+    return short or result.stop_reason == StopReason.TIME.value
+
+
+def whole_budget(seconds: float) -> float:
+    """A time budget of at least so many seconds, rounded up to two digits."""
+    step = 10 ** max(0, math.floor(math.log10(max(seconds, 1.0))) - 1)
+    return float(math.ceil(seconds / step) * step)
 
 
 def _run(job: Run) -> Result:
@@ -113,7 +135,7 @@ def _profile_after(job: Run, winner: Candidate) -> ModelProfile | None:
     """Where the winner's time goes, if that was asked of the original; a signal keeps the winner without it."""
     if job.profile is None:
         return None
-    job.progress.phase("profile")
+    job.begin("profile")
     try:
         job.stop.leave()
         return _profiled(job, winner.reference, winner.state.table)
@@ -129,8 +151,10 @@ def _refusal(job: Run) -> Result | None:
         return unchanged(job, "unsupported", "unsupported", unsupported)
     if job.options.race and baseline is not None and clock.left() < _race_seconds(baseline, job.setting):
         need = clock.elapsed() + _race_seconds(baseline, job.setting)
-        words = f"too little time to race: use --time-budget {4 * need:.0f} or more"
-        return unchanged(job, StopReason.TIME.value, "too little time", words)
+        budget = whole_budget(4 * need)
+        words = f"too little time to race: use {spelled('time_budget_s', f'{budget:g}')} or more"
+        refused = unchanged(job, StopReason.TIME.value, "too little time", words)
+        return replace(refused, suggested_budget_s=budget)
     return None
 
 
@@ -142,7 +166,11 @@ def usable_rules(options: Options, progress: Progress) -> Library:
         from taso_py.prove.verify import proved
 
         bounded, overflow = options.allow_bounded, options.allow_overflow
-        library = replace(library, search=proved(library.search, allow_bounded=bounded, allow_overflow=overflow))
+        try:
+            found = proved(library.search, allow_bounded=bounded, allow_overflow=overflow)
+        except SuperoptError as error:
+            raise type(error)(respelled(str(error))) from None
+        library = replace(library, search=found)
     sites = SiteProofs(proofs_path())
     fit = library.usable(options.allow_bounded, options.allow_overflow)
     if library.search and not fit.search:
@@ -197,14 +225,20 @@ def _selected(job: Run, explored: Explored) -> Found:
     """What was found, the moves that pay in the whole model first."""
     job.clock.lap("search")
     found, selection = explored.found, explored.selection
-    if selection is None or found.reason is StopReason.INTERRUPTED:
+    if selection is None:
         return found
-    job.progress.phase("select")
+    if found.reason is StopReason.INTERRUPTED:
+        return _with_selected(found, selection.faster(explored.judged))
+    job.begin("select")
     selection.deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
     known = [timed.state.table.nodes for timed in explored.judged]
     promising = [s for s in shortlist(found, job.start_cost, _SELECTED_FROM) if s.table.nodes not in known]
     chosen = selection.best(promising, explored.tidied, explored.judged)
     job.clock.lap("select")
+    return _with_selected(found, chosen)
+
+
+def _with_selected(found: Found, chosen: Sequence[State]) -> Found:
     return replace(found, states=(*chosen, *found.states), selected=tuple(chosen))
 
 
@@ -251,9 +285,9 @@ def _provenance(job: Run) -> dict[str, str]:
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
     deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
-    wanted = _RACED if job.options.race else 1
+    wanted = 1 if not job.options.race else _RACED_IN_HASTE if job.stop else _RACED
     states = list(found.states) if job.options.apply == "all" else shortlist(found, job.start_cost, wanted)
-    job.progress.phase("check", len(states))
+    job.begin("check", len(states))
     checked: list[Candidate] = []
     for number, state in enumerate(states):
         if checked and job.options.race and time.monotonic() > deadline:
@@ -316,27 +350,39 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
 
 
 def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
-    job.progress.phase("race")
+    job.begin("race")
     return race(
         job.worker,
         [job.setting.reference, *(c.reference for c in checked)],
         job.setting.feeds,
-        deadline=time.monotonic() + 0.5 * max(1.0, job.clock.left()),
+        deadline=time.monotonic() + 0.5 * max(1.0, _time_left(job)),
+        progress=job.tell_measured,
         max_sessions=2 if job.setting.large else 8,
     )
 
 
 def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
-    job.progress.phase("confirm")
-    return confirm(
+    job.begin("confirm")
+    found = confirm(
         job.setting.config,
         job.setting.reference,
         winner.reference,
         job.setting.feeds,
-        deadline=time.monotonic() + max(1.0, job.clock.left() - job.clock.phases.get("profile", 0.0)),
+        deadline=time.monotonic() + max(1.0, _time_left(job) - job.clock.phases.get("profile", 0.0)),
         rounds=_CONFIRM_ROUNDS,
         seed=job.options.seed,
     )
+    if isinstance(found, Confirmation):
+        job.tell_measured(found.speedup)
+    return found
+
+
+def _time_left(job: Run) -> float:
+    """Seconds for race and confirmation: what the budget leaves, or the little that they need if the user waits."""
+    left = job.clock.left()
+    if not job.stop:
+        return left
+    return min(left, max(_HASTE_S, 4 * _race_seconds(job.baseline or 0.0, job.setting)))
 
 
 def _told(job: Run, checked: Sequence[Candidate], standings: RaceResult) -> tuple[RacedCandidate, ...]:

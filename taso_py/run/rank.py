@@ -12,23 +12,24 @@ from taso_py.report.ranking import Ranking, ranked
 from taso_py.run.pipeline import time_original, usable_rules
 from taso_py.run.run import SEARCH_SHARE, Clock, Run
 from taso_py.run.searching import single_gains
-from taso_py.run.subject import prepare, require_runnable
+from taso_py.run.subject import Model, prepare, require_runnable
 from taso_py.stop import StopFlag
 
 
-def rank(models: Sequence[Path], options: RankOptions, *, progress: Progress, stop: StopFlag) -> Ranking:
+def rank(models: Sequence[Model], options: RankOptions, *, progress: Progress, stop: StopFlag) -> Ranking:
     """Which rules pay on ``models`` by themselves; each has the whole time budget; after a stop, those so far."""
     require_runnable(*models)
     gains: dict[str, Mapping[str, float]] = {}
-    for model in models:
-        progress.log("info", str(model))
-        gains[str(model)] = _single_gains(model, options, progress, stop)
+    for place, model in enumerate(models):
+        name = str(model) if isinstance(model, Path) else f"models[{place}]"
+        progress.log("info", name)
+        gains[name] = _single_gains(model, options, progress, stop)
         if stop:
             break
     return ranked(gains)
 
 
-def _single_gains(source: Path, chosen: RankOptions, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
+def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: StopFlag) -> Mapping[str, float]:
     options = chosen.of_one_model()
     clock = Clock(options.time_budget_s / SEARCH_SHARE)
     progress.phase("load")

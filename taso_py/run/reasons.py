@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from taso_py.backend.race import NO_TIME, RaceResult
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed
+from taso_py.options.spelling import spelled
 from taso_py.report.content import profile_sentence
 from taso_py.result import ReasonCode, Rejection
 from taso_py.run.run import Run
@@ -25,7 +26,10 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
         words = f"none of {found.explored:,} rewrites was priced faster than the original"
         return "nothing faster", words + bound(job)
     if found.reason is StopReason.TIME:
-        return "too little time", f"no rewrite was priced in {job.clock.elapsed():.0f} s: raise --time-budget"
+        return (
+            "too little time",
+            f"no rewrite was priced in {job.clock.elapsed():.0f} s: raise {spelled('time_budget_s')}",
+        )
     return "nothing matched", "no rule matches anywhere"
 
 
@@ -39,7 +43,7 @@ def lost(job: Run, standings: RaceResult) -> tuple[ReasonCode, str]:
     timed = [s.speedup for s in standings.standings[1:] if s.speedup is not None]
     failure = standings.standings[1].failure
     if not timed and failure == NO_TIME:
-        return "too little time", "no time was left for the race: raise --time-budget"
+        return "too little time", f"no time was left for the race: raise {spelled('time_budget_s')}"
     if not timed:
         return "race ended early", f"no candidate ran in the race ({failure})"
     best = f"the best of {len(timed)} candidates ran at {max(timed):.3f} times the original's speed"
@@ -51,12 +55,18 @@ def not_confirmed(job: Run, confirmation: Confirmation | Unconfirmed) -> tuple[R
     rounds = 0 if isinstance(confirmation, Unconfirmed) else confirmation.rounds
     if rounds < MIN_CONFIRM_ROUNDS and confirmation.delayed:
         words = f"other processes had the CPUs in {confirmation.delayed} of {rounds + confirmation.delayed} rounds"
-        return "too noisy", f"{words} of the confirmation: run on a quieter machine, or raise --time-budget"
+        return (
+            "too noisy",
+            f"{words} of the confirmation: run on a quieter machine, or raise {spelled('time_budget_s')}",
+        )
     if isinstance(confirmation, Unconfirmed):
-        return "too little time", "no time was left to confirm the winner: raise --time-budget"
+        return "too little time", f"no time was left to confirm the winner: raise {spelled('time_budget_s')}"
     interval = f"{confirmation.speedup:.3f} [{confirmation.low:.3f}, {confirmation.high:.3f}]"
     if confirmation.rounds < MIN_CONFIRM_ROUNDS:
-        return "too little time", f"time sufficed for {confirmation.rounds} rounds of confirmation: raise --time-budget"
+        return (
+            "too little time",
+            f"time sufficed for {confirmation.rounds} rounds of confirmation: raise {spelled('time_budget_s')}",
+        )
     if confirmation.low <= 1 < confirmation.high and confirmation.speedup >= 1 + job.options.min_gain:
         return "too noisy", f"a fresh measurement gave {interval}, too wide to say: run on a quieter machine"
     return "not confirmed", f"a fresh measurement gave {interval}{bound(job)}"

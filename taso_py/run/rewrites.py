@@ -50,6 +50,16 @@ def rule_reports(state: State, original: Table, rules: RuleSet, start: float) ->
     )
 
 
+def places_of_steps(trace: Sequence[TraceStep], original: Table) -> Iterator[tuple[str, ...]]:
+    """For each step of a trace the values of the original that it replaced, by their ONNX names."""
+    places = _Places(original)
+    for step in trace:
+        places.found = {}
+        for _ in places.follow(step):
+            pass
+        yield tuple(dict.fromkeys(name for names in places.found.values() for name in names))
+
+
 @dataclass(slots=True)
 class _Places:
     """The values of the original that each rule's applications replaced, by the names that a viewer shows.

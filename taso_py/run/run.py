@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -87,6 +88,17 @@ class Run:
     def stopped(self) -> bool:
         """Whether the user asked to stop."""
         return bool(self.stop)
+
+    def begin(self, phase: str, total: int | None = None) -> None:
+        """Tells the user that a phase begins, and what is left of the time budget."""
+        self.progress.phase(phase, total)
+        self.progress.update(remaining_s=self.clock.left())
+
+    def tell_measured(self, speedup: float) -> None:
+        """Tells the user how much faster the best whole model ran; from then on a Ctrl-C finishes with it."""
+        self.progress.update(measured=speedup, remaining_s=self.clock.left())
+        if speedup > 1:
+            self.stop.keep(signal.SIGINT)
 
     def reporter(self) -> Callable[[int, float], None]:
         """Tells the user how many states there are and what the best one promises."""

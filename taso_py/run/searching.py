@@ -11,9 +11,11 @@ from taso_py.backend.runtime import cpu_name
 from taso_py.cost.cache import Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
+from taso_py.report.rewrites import places_text
 from taso_py.rules.rule import RuleSet
 from taso_py.run.growth import growth
 from taso_py.run.proposing import Proposals, proposed
+from taso_py.run.rewrites import places_of_steps
 from taso_py.run.run import PROPOSE_SHARE, SEARCH_SHARE, Run
 from taso_py.run.selecting import Selection, Timed
 from taso_py.run.sessions import OpenModels
@@ -59,7 +61,7 @@ class Explored:
 
 def explore(job: Run, models: OpenModels) -> Explored:
     """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
-    job.progress.phase("search")
+    job.begin("search")
     barred = models.workshop.barred
     rewriter, view = _start(job, barred)
     if job.options.apply == "all":
@@ -91,7 +93,7 @@ def single_gains(job: Run) -> dict[str, float]:
     Places that get slower do not count, as the search would leave them out.  A rule that time did not suffice for, or
     that matches nowhere, is absent.
     """
-    job.progress.phase("single rules")
+    job.begin("single rules")
     rewriter, view = _start(job)
     found: dict[str, float] = {}
     with Cache(job.options.cache) as cache:
@@ -130,13 +132,11 @@ def _rules(job: Run, barred: Iterable[str]) -> RuleSet:
 
 def log_trace(job: Run, found: Found) -> None:
     """The best state's moves, for ``-v``: rule, sites, and the cost in ms before and after."""
-    names = job.setting.loaded.values.names
     best = next(iter(found.selected), found.simplest) or next(iter(found.states), None)
-    for step in best.trace if best is not None else ():
-        sites = ", ".join(names.get(o, f"#{o}") for site in step.sites[:3] for o in site.outputs)
-        more = f" and {len(step.sites) - 3} more" if len(step.sites) > 3 else ""
+    trace = () if best is None else best.trace
+    for step, places in zip(trace, places_of_steps(trace, job.setting.loaded.table), strict=True):
         cost = f"{1000 * step.before:.3f} -> {1000 * step.after:.3f} ms"
-        job.progress.log("detail", f"{step.rule} at {sites}{more}: {cost}")
+        job.progress.log("detail", f"{step.rule} at {places_text(places)}: {cost}")
 
 
 def _is_late(job: Run) -> bool:

@@ -6,6 +6,7 @@ them, and a price that only looked good was the luckiest of thousands.  Here not
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +60,8 @@ class Selection:
     rewriter: Rewriter
     start: View
     deadline: float
-    timed: int = 0
+    least: float = math.inf
+    """The smallest share of the original's time that a state was measured at."""
 
     def best(self, states: Sequence[State], tidied: State | None, known: Sequence[Timed] = ()) -> list[State]:
         """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
@@ -78,9 +80,11 @@ class Selection:
         if states and (not ends or min(t.share for t in ends) > 1 - _TIE or _is_least(plain, ends)):
             ends.append(self._forwards(plain, states[0].trace))
         best = sorted(ends, key=lambda timed: timed.share)[:1]
-        others = [plain] if plain is not None and plain not in best else []
-        faster = [t for t in (*best, *others) if t.share < 1 - _TIE and t.state.trace]
-        return [_priced(timed, self.job.start_cost) for timed in faster]
+        return self.faster([*best, *([plain] if plain is not None and plain not in best else [])])
+
+    def faster(self, ends: Iterable[Timed]) -> list[State]:
+        """Those that are faster than the original, at their measured costs."""
+        return [_priced(t, self.job.start_cost) for t in ends if t.share < 1 - _TIE and t.state.trace]
 
     def judged(self, state: State) -> Judged | None:
         """Without each rule in turn, those that gained least first; as often as that helps.  None: there is no time."""
@@ -112,7 +116,7 @@ class Selection:
             trial = self._replayed((*current.state.trace, *(step for step in steps if step.rule == rule)))
             ratio = self._compared(current.state, trial)
             if trial is not None and ratio is not None and ratio.high < 1 - _TIE:
-                current = Timed(trial, current.share * ratio.median)
+                current = self._measured(trial, current.share * ratio.median)
         return current
 
     def _simpler(self, best: Timed, trial: State | None, *, most: float) -> tuple[Timed, Interval | None]:
@@ -125,7 +129,7 @@ class Selection:
         if trial is None or ratio is None:
             return best, None
         share = best.share * (ratio.median if ratio.high < 1 else max(1.0, ratio.median))
-        return (Timed(trial, share), ratio) if share < most and ratio.high < 1 + _LOSS else (best, None)
+        return (self._measured(trial, share), ratio) if share < most and ratio.high < 1 + _LOSS else (best, None)
 
     def _compared(self, best: State, trial: State | None) -> Interval | None:
         """Seconds of the trial over those of the best; None where there is nothing to compare, or no time."""
@@ -135,7 +139,14 @@ class Selection:
 
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)
-        return None if ratio is None else Timed(state, ratio.median)
+        return None if ratio is None else self._measured(state, ratio.median)
+
+    def _measured(self, state: State, share: float) -> Timed:
+        """A state that was timed; the user hears of it if none was faster."""
+        if share < self.least:
+            self.least = share
+            self.job.tell_measured(1 / share)
+        return Timed(state, share)
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
         """The moves made again as far as they still match."""
@@ -179,8 +190,6 @@ class Selection:
                 if found.high - found.low < _PRECISION or self._late():
                     break
             product = Interval(product.median * found.median, product.low * found.low, product.high * found.high)
-        self.timed += 1
-        self.job.progress.update(done=self.timed)
         root = 1 / len(feeds)
         return Interval(product.median**root, product.low**root, product.high**root)
 

@@ -18,6 +18,7 @@ from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.files import load_arrays, require_model_file
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import RewriteOptions, SessionOptions
+from taso_py.options.spelling import spelled
 from taso_py.run.provenance import machine_note
 
 Model: TypeAlias = Path | onnx.ModelProto
@@ -47,8 +48,8 @@ class Subject:
         """Remarks for the reader on what was chosen for them."""
         chosen = [a.describe() for a in self.assignments if a.shrunk]
         past = machine_note(named(self.loaded.path or self.loaded.proto), self.loaded.proto, self.config)
-        text = "the default sizes take too much memory, used instead: {}; choose others with --shape"
-        return (*past, *(text.format(sizes) for sizes in dict.fromkeys(chosen)))
+        text = "the default sizes take too much memory, used instead: {}; choose others with {}"
+        return (*past, *(text.format(sizes, spelled("shapes")) for sizes in dict.fromkeys(chosen)))
 
     @property
     def large(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from taso_py.errors import RuleError, UsageError
 from taso_py.options import VerifyOptions
+from taso_py.options.spelling import spelled_on
 from taso_py.progress import Level, Progress
 from taso_py.report.differences import VerdictChange, difference, left_over
 from taso_py.report.proofs import shortened, verdict_text
@@ -35,9 +36,8 @@ def verify(files: Sequence[Path], options: VerifyOptions, progress: Progress) ->
     start = time.perf_counter()
     own = [path for path in files if options.update and not _is_of_library(path)]
     if own:
-        raise UsageError(
-            f"--update puts rules of the library on record, and {own[0]} is none of its files: leave it out"
-        )
+        said = f"{spelled_on('update')} puts rules of the library on record"
+        raise UsageError(f"{said}, and {own[0]} is none of its files: leave it out")
     remade = options.fresh or options.anew
     known = _lock(progress, remade=options.fresh or options.update)
     run = _Verifying(_rules(files, options.only), known, options, progress, {})

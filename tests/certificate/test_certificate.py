@@ -160,11 +160,11 @@ def test_frozen_initializers_are_an_assumption_on_record(tmp_path: Path) -> None
     case = optimised(tmp_path, overridable(), freeze_initializers=True, only=FOLDING)
     assert case.document()["freeze_initializers"] is True
     assert case.certify(freeze_initializers=True).weights
-    with pytest.raises(UsageError, match="say so with --freeze-initializers"):
+    with pytest.raises(UsageError, match="say so with freeze_initializers=True"):
         case.certify()
     text = case.certificate.read_text().replace('"freeze_initializers": true', '"freeze_initializers": false')
     case.certificate.write_text(text)
-    with pytest.raises(UsageError, match="made without --freeze-initializers: leave it out"):
+    with pytest.raises(UsageError, match="made without freeze_initializers=True: leave it out"):
         case.certify(freeze_initializers=True)
     with pytest.raises(CertificateError):
         case.certify()

@@ -185,7 +185,7 @@ def test_a_candidate_that_does_not_load_or_run_is_a_verdict() -> None:
 
 def test_an_original_that_does_not_run_is_the_models_error() -> None:
     bad = model("g (float[N,4] x) => (float[3] y) { s = Constant<value_ints=[3]>() y = Reshape(x, s) }")
-    with pytest.raises(ModelError, match=r"--input x=FILE\.npy, or sizes with --shape"):
+    with pytest.raises(ModelError, match=r"values that it takes with inputs\[.x.\], or sizes with shapes"):
         verdict(bad, bad)
     with pytest.raises(ModelError, match="cannot load it"):
         verdict(unary("y = NoSuchOperator(x)"), unary("y = Neg(x)"))

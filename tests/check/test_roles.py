@@ -103,7 +103,7 @@ REFUSED = proto(
 
 def test_the_advice_names_the_input(tmp_path: Path, run_cli: RunCli) -> None:
     inputs = read_facts(REFUSED).inputs
-    assert "--input s=FILE.npy" in advice(inputs, resolve_shapes(inputs, {}), {})
+    assert "inputs['s']" in advice(inputs, resolve_shapes(inputs, {}), {})
     onnx.save(REFUSED, tmp_path / "m.onnx")
     done = run_cli("optimize", "m.onnx", "--no-race", "--time-budget", "5")
     assert done.returncode == 3

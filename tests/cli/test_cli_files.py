@@ -59,7 +59,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, failure: BaseExcepti
 def test_an_existing_file_needs_force(tmp_path: Path) -> None:
     target = tmp_path / "a"
     target.write_text("old", encoding="utf-8")
-    with pytest.raises(OutputError, match="--force"):
+    with pytest.raises(OutputError, match="force=True"):
         write_text(target, "new")
     assert target.read_text(encoding="utf-8") == "old"
     write_text(target, "new", force=True)

@@ -107,7 +107,7 @@ OUT_OF_RANGE = [
 
 @pytest.mark.parametrize(("field", "value", "option"), [*OUT_OF_RANGE, ("ep", "", "--ep")])
 def test_options_refuse_values_that_cannot_be_meant(field: str, value: Any, option: str) -> None:
-    with pytest.raises(UsageError, match=option if field == "ep" else rf"^{field}={value!r}: must be "):
+    with pytest.raises(UsageError, match="^ep is empty" if field == "ep" else rf"^{field}={value!r}: must be "):
         Options(**{field: value})
 
 
@@ -125,7 +125,7 @@ def test_the_command_line_refuses_them_in_its_own_words(
 def test_options_refuse_contradictions() -> None:
     with pytest.raises(UsageError, match="fold_conv"):
         Options(only=("fold_conv",), disable=("fold_conv",))
-    with pytest.raises(UsageError, match="--workload"):
+    with pytest.raises(UsageError, match="workloads"):
         Options(shapes={"x": (1,)}, workloads=({"x": (2,)},))
 
 
@@ -368,7 +368,10 @@ def test_plain_values_become_what_the_fields_hold() -> None:
         ({"shapes": {"x": -1}}, "shapes['x']=(-1,): sizes must be at least 0"),
         ({"workloads": [{"x": [2, -1]}]}, "workloads: x=(2, -1): sizes must be at least 0"),
         ({"workloads": {"x": 1}}, "workloads={'x': 1}: must be a list, each a mapping"),
-        ({"inputs": {"x": np.zeros(2)}}, "inputs={'x': array([0., 0.])}: must be a mapping from names, each to a file"),
+        (
+            {"inputs": {"x": [0.0]}},
+            "inputs={'x': [0.0]}: must be a mapping from names, each to a file name or",
+        ),
         ({"tme_budget_s": 3}, "there is no option 'tme_budget_s': did you mean 'time_budget_s'?"),
         ({"color": 3}, "there is no option 'color': there are ep, ep_options, threads"),
         ({"seed": -1, "options": "cpu"}, "options='cpu': must be Options of taso_py.options, or left out"),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from html.parser import HTMLParser
 from pathlib import Path
 
 import onnx
 import pytest
-from rich.console import Console
 
 from taso_py.errors import OutputError, SpeedupNotReachedError
 from taso_py.onnx_io.artifact import GivenProto
 from taso_py.report.content import conditions, count, sentence, three_digits
 from taso_py.report.document import html, markdown, write_report
-from taso_py.report.progress import LiveProgress, PlainProgress
 from taso_py.report.terminal import inspection_text, result_text
 from taso_py.result import Inspection, Rejection, Result, RuleReport
 from tests.conftest import tiny_network
@@ -92,7 +89,7 @@ def test_conditions_name_what_the_figures_hold_for() -> None:
 
 def test_terminal_text_has_rules_sentence_and_conditions() -> None:
     text = result_text(IMPROVED)
-    for part in ("merge_groups", "8.1%", "bad|rule", "<node>", sentence(IMPROVED), "A <CPU> & more"):
+    for part in ("merge_groups", "8.1 %", "bad|rule", "<node>", sentence(IMPROVED), "A <CPU> & more"):
         assert part in text
     assert "\x1b" not in text
 
@@ -180,7 +177,7 @@ def test_a_report_is_written_by_its_suffix(tmp_path: Path, suffix: str) -> None:
 def test_a_report_replaces_another_file_only_by_force(tmp_path: Path) -> None:
     path = tmp_path / "notes.md"
     path.write_text("mine", encoding="utf-8")
-    with pytest.raises(OutputError, match="use --force"):
+    with pytest.raises(OutputError, match="use force=True"):
         write_report(IMPROVED, path)
     assert path.read_text(encoding="utf-8") == "mine"
     write_report(IMPROVED, path, force=True)
@@ -242,44 +239,3 @@ def test_inspection_text_shows_operators_and_sizes() -> None:
     ):
         assert part in text
     assert json.loads(inspection.to_json())["flops"] is None
-
-
-def test_plain_progress_prints_lines_by_verbosity() -> None:
-    for verbosity, shown in (
-        (-1, ["bad"]),
-        (0, ["note", "bad"]),
-        (1, ["search", "note", "bad"]),
-        (2, ["search", "5 candidates", "note", "fine", "bad"]),
-    ):
-        stream = io.StringIO()
-        with PlainProgress(stream, verbosity=verbosity, interval_s=1e9) as progress:
-            progress.phase("search", 3)
-            progress.update(done=1, candidates=5, best=1.5, remaining_s=9.0)
-            progress.log("info", "note\nmore")
-            progress.log("debug", "fine")
-            progress.log("warning", "bad")
-        lines = stream.getvalue().splitlines()
-        assert len(lines) == len(shown)
-        assert all(word in line for word, line in zip(shown, lines, strict=True))
-
-
-def test_plain_progress_shows_the_figures() -> None:
-    stream = io.StringIO()
-    progress = PlainProgress(stream, interval_s=0)
-    progress.phase("search", 3)
-    progress.update(done=1, candidates=5, best=1.5, remaining_s=9.4)
-    assert stream.getvalue().splitlines()[-1] == (
-        "superopt: search · 1/3 · 5 candidates · predicted 1.50 times faster · 9 s left"
-    )
-
-
-def test_live_progress_shows_phase_and_figures() -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=120)
-    with LiveProgress(console) as progress:
-        progress.phase("race", 12)
-        progress.update(done=4, best=1.25)
-        progress.log("warning", "[red]careful[/red]")
-    shown = stream.getvalue()
-    assert "race · 4/12 · predicted 1.25 times faster" in shown
-    assert "[red]careful[/red]" in shown

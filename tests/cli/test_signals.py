@@ -115,3 +115,17 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_with_something_found_ctrl_c_finishes_and_other_signals_leave(capfd: pytest.CaptureFixture[str]) -> None:
+    for number, told in ((signal.SIGINT, "finishing with what was found"), (signal.SIGTERM, "stopping")):
+        stop, left = StopFlag(), True
+        try:
+            with stop_on_interrupt(stop, SIGNALS), stop.abandoning():
+                stop.keep(signal.SIGINT)
+                signal.raise_signal(number)
+                left = False
+        except Interrupted:
+            pass
+        assert (bool(stop), left) == (True, number == signal.SIGTERM)
+        assert f"{signal.Signals(number).name}: {told}" in capfd.readouterr().err

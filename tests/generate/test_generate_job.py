@@ -104,12 +104,12 @@ def test_pairs_that_lower_rules_explain_are_left_out_and_nothing_is_lost(
 
 def test_a_large_run_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taso_py.generate.job.LARGE", 10)
-    with pytest.raises(UsageError, match=r"operators are about \d+ applications: .*--force"):
+    with pytest.raises(UsageError, match=r"operators are about \d+ applications: .*force=True"):
         run("ewadd", "relu")
 
 
 def test_a_run_beyond_the_memory_limit_is_refused() -> None:
-    with pytest.raises(UsageError, match="more than --memory-limit"):
+    with pytest.raises(UsageError, match="more than memory_limit_gb="):
         Generation(Settings(Space("taso", (), 3)), memory_limit=1e-4).run()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -66,7 +67,7 @@ def selection(
     rules, canonical = rewriter(laws)
     job = SimpleNamespace(
         start_cost=20.0, baseline=baseline, setting=SimpleNamespace(feeds=[{}]),
-        stopped=lambda: False, roofline=SimpleNamespace(total=lambda table: 1.0),
+        stopped=lambda: False, tell_measured=lambda speedup: None, roofline=SimpleNamespace(total=lambda table: 1.0),
     )  # fmt: skip
     chosen = Weighed(job, SimpleNamespace(), rules, view_of(loaded, canonical), deadline or time.monotonic() + 60)
     chosen.seconds = seconds
@@ -117,7 +118,7 @@ def test_a_pair_that_would_end_after_the_deadline_is_not_begun() -> None:
 def test_after_the_deadline_nothing_is_timed() -> None:
     choice = selection(deadline=time.monotonic() - 1)
     assert choice.best([walked(choice.rewriter, choice.start, "idle")], None) == []
-    assert choice.timed == 0
+    assert choice.least == math.inf
 
 
 def test_rules_that_cost_time_are_told() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from taso_py.arrays import Array
 from taso_py.errors import OutputError
 from taso_py.graph.types import TensorType
+from taso_py.options.spelling import spelled
 
 _FIRST = 64
 """Rows for which a stack has room at first; then twice as many whenever it is full."""
@@ -61,7 +62,7 @@ def _room(shape: tuple[int, ...], on_disk: bool) -> Array:
     except OSError as error:
         raise OutputError(
             f"{tempfile.gettempdir()}: no room for {size / 1e9:.1g} GB of values ({error.strerror or error}): "
-            "let TMPDIR name a directory on a larger disk, or choose fewer --ops"
+            f"let TMPDIR name a directory on a larger disk, or choose fewer {spelled('ops')}"
         ) from None
 
 

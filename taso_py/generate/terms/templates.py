@@ -15,6 +15,7 @@ from taso_py.generate.terms.atoms import BLOCKS, EYE, MEAN3, ONES, UNIT3, Kind, 
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.ops.operator import Operator
+from taso_py.options.spelling import spelled
 
 Attributes: TypeAlias = dict[str, Any]
 
@@ -68,7 +69,9 @@ class TemplateSet:
             found = [t for t in self.templates if name in (t.name, t.operator.onnx)]
             if not found and name not in OPERATORS:
                 known = ", ".join(sorted({t.operator.onnx for t in self.templates}))
-                raise UsageError(f"--ops {name}: neither a template nor an operator; templates are of {known}")
+                raise UsageError(
+                    f"{spelled('ops', name)}: neither a template nor an operator; templates are of {known}"
+                )
             kept += found or _added(OPERATORS[name])
         return TemplateSet(self.name, self.sources, tuple(dict.fromkeys(kept)))
 

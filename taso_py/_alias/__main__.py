@@ -1,0 +1,5 @@
+"""`python -m superopt`."""
+
+from taso_py.__main__ import run
+
+run()
