@@ -15,7 +15,10 @@ import onnx
 import pytest
 import yaml
 
+from taso_py.options import Options
+from taso_py.options.field import declared
 from tests.conftest import ROOT, tiny_network
+from tests.helpers.documents import fenced
 from tests.helpers.packaging import fresh_environment, lend_dependencies, outside, source_copy
 
 ACTION = ".github/actions/superopt/action.yml"
@@ -135,3 +138,12 @@ def test_what_fails_fails_the_step_with_the_command_s_exit_code(runner: Runner) 
     code, outputs, log = runner.use(model="no.onnx", **QUICK)
     assert (code, outputs["exit-code"], outputs["model"], outputs["report"]) == (3, "3", "", "")
     assert "no.onnx does not exist" in log
+
+
+def test_the_documented_workflow_gives_inputs_and_reads_outputs_that_there_are() -> None:
+    text = fenced(ROOT / "docs" / "integrations.md", "yaml", "/.github/actions/superopt")
+    (used,) = (step for step in yaml.safe_load(text)["jobs"]["superopt"]["steps"] if step.get("id") == "superopt")
+    assert set(used["with"]) <= set(DEFINITION["inputs"])
+    assert set(re.findall(r"steps\.superopt\.outputs\.([\w-]+)", text)) <= set(DEFINITION["outputs"])
+    options = [line.split("=")[0] for name in ("options", "certify-options") for line in used["with"][name].split()]
+    assert set(options) <= {one.flag.name for one in declared(Options)}
