@@ -15,7 +15,7 @@ import onnx
 import pytest
 import yaml
 
-from taso_py.options import Options
+from taso_py.options import Delivery, Options
 from taso_py.options.field import declared
 from tests.conftest import ROOT, tiny_network
 from tests.helpers.documents import fenced
@@ -68,6 +68,7 @@ class Runner:
             "RUNNER_TEMP": str(self.temp),
             "GITHUB_ACTION_PATH": str(self.action),
             "GITHUB_OUTPUT": str(outputs),
+            "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "SUPEROPT_CACHE": str(self.temp / "cache.sqlite"),
             # What only a test asks for: no registry, and the build tools of this environment.
             "PIP_NO_INDEX": "1",
@@ -131,6 +132,21 @@ def test_the_action_optimises_certifies_and_says_what_came_out(runner: Runner) -
     # The commit of the action, not whatever else is installed here.
     packages = next((runner.temp / "superopt" / "venv").glob("lib/python*/site-packages"))
     assert (packages / "taso_py" / "_rules").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "gate" not in {one.name for one in declared(Delivery)}, reason="superopt optimize has no --gate yet"
+)
+def test_a_gate_that_is_missed_fails_the_step_and_is_reported(runner: Runner) -> None:
+    code, outputs, log = runner.use(
+        model=MODEL, output="out.onnx", gate="max-size=0.5", junit="gate.xml", certificate="no.json",
+        options=QUICK["options"],
+    )  # fmt: skip
+    assert (code, outputs["exit-code"], outputs["model"]) == (6, "6", "out.onnx"), log
+    assert "max-size" in (runner.workspace / "gate.xml").read_text()
+    assert "max-size" in (runner.temp / "summary.md").read_text()
+    assert "follows from" not in log  # no step comes after one that failed
 
 
 @pytest.mark.slow
