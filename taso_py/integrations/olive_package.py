@@ -14,7 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from taso_py.errors import UsageError
+import click
+
+from taso_py.cli.outcome import emit, exit_code_of
+from taso_py.cli.shared import SETTINGS
+from taso_py.errors import RuntimeMissingError
 
 PASS = {
     "module_path": "taso_py.integrations.olive.SuperOpt",
@@ -29,20 +33,23 @@ PASS = {
 
 
 def package_config() -> dict[str, Any]:
-    """The configuration of the installed Olive with the pass SuperOpt; UsageError where there is no Olive.
+    """The configuration of the installed Olive with the pass SuperOpt; RuntimeMissingError where there is no Olive.
 
     Found without importing Olive, which takes many seconds.
     """
     spec = find_spec("olive")
     if spec is None or spec.origin is None:
-        raise UsageError("Olive is not installed: pip install 'superopt[olive]'")
+        raise RuntimeMissingError("Olive is not installed: pip install 'superopt[olive]'")
     path = Path(spec.origin).with_name("olive_config.json")
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found | {"passes": found["passes"] | {"SuperOpt": PASS}}
 
 
+@click.group(invoke_without_command=True, context_settings=SETTINGS)
+def package() -> None:
+    """Print the configuration of the installed Olive, with the pass SuperOpt added, as JSON."""
+    emit(json.dumps(package_config(), indent=2))
+
+
 if __name__ == "__main__":
-    try:
-        sys.stdout.write(json.dumps(package_config(), indent=2) + "\n")
-    except UsageError as error:
-        sys.exit(f"superopt: error: {error}")
+    sys.exit(exit_code_of(package, None))
