@@ -116,12 +116,13 @@ def test_installed_elsewhere_every_command_runs(installed: Path, tmp_path: Path)
         result = command(installed, tmp_path, *arguments.split())
         assert (result.returncode, result.stderr) == (0, ""), f"{arguments}: {result.stderr}"
     assert {name for line in COMMANDS if (name := line.split()[0]) != "--help"} == set(superopt.commands)
-    assert (tmp_path / "b.onnx").is_file()
+    assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "e.onnx").read_bytes()
 
 
 COMMANDS = (
     "--help",
-    "optimize a.onnx -o b.onnx --no-race --quiet --certificate c.json --report r.html",
+    "optimize a.onnx -o b.onnx --no-race --quiet --certificate c.json --record d.json --report r.html",
+    "apply a.onnx d.json -o e.onnx",
     "certify a.onnx b.onnx c.json",
     "check a.onnx b.onnx",
     "bench a.onnx b.onnx --rounds 2 --block 0.01",
