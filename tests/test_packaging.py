@@ -131,6 +131,7 @@ COMMANDS = (
     "rules show double --rules own.rules --obligations",
     "verify",
     "generate --set taso --ops relu --max-operators 1 --workers 1 -o g.rules",
+    "schema result",
     "cache show",
 )
 

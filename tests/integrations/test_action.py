@@ -15,7 +15,7 @@ import onnx
 import pytest
 import yaml
 
-from taso_py.options import Delivery, Options
+from taso_py.options import Options
 from taso_py.options.field import declared
 from tests.conftest import ROOT, tiny_network
 from tests.helpers.documents import fenced
@@ -135,9 +135,6 @@ def test_the_action_optimises_certifies_and_says_what_came_out(runner: Runner) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "gate" not in {one.name for one in declared(Delivery)}, reason="superopt optimize has no --gate yet"
-)
 def test_a_gate_that_is_missed_fails_the_step_and_is_reported(runner: Runner) -> None:
     code, outputs, log = runner.use(
         model=MODEL, output="out.onnx", gate="max-size=0.5", junit="gate.xml", certificate="no.json",
