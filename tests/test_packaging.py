@@ -132,6 +132,8 @@ COMMANDS = (
     "verify",
     "generate --set taso --ops relu --max-operators 1 --workers 1 -o g.rules",
     "schema result",
+    "config optimize",
+    "completion bash",
     "cache show",
 )
 
