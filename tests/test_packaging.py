@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
+import tarfile
 import tomllib
-import venv
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
 
+import onnx
 import pytest
 
+from taso_py.cli import superopt
 from taso_py.rules.location import rules_directory
-from tests.conftest import ROOT, cli_environment
-
-SOURCES = ("taso_py", "rules", "pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE")
+from tests.conftest import ROOT, tiny_network
+from tests.helpers.judging import DOUBLE
+from tests.helpers.packaging import fresh_environment, lend_dependencies, outside, run_pip, source_copy
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy: setuptools leaves its build folder in the source tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = copied(folder / "source")
-    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
-    return next(folder.glob("*.whl"))
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source archive, and the wheel that was built from that archive alone."""
+    folder = tmp_path_factory.mktemp("archives")
+    source = source_copy(folder / "source")
+    backend = "from setuptools import build_meta; print(build_meta.build_sdist(__import__('sys').argv[1]))"
+    built = subprocess.run(
+        [sys.executable, "-c", backend, str(folder)], cwd=source, env=outside(), capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    archive = next(folder.glob("*.tar.gz"))
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(archive))
+    return folder
 
 
-def copied(source: Path) -> Path:
-    """The sources of the package in a new folder."""
-    source.mkdir()
-    for name in SOURCES:
-        path = ROOT / name
-        if path.is_dir():
-            shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, source / name)
-    return source
+@pytest.fixture(scope="module")
+def wheel(archives: Path) -> Path:
+    return next(archives.glob("*.whl"))
 
 
-def outside() -> dict[str, str]:
-    """An environment from which the checkout cannot be imported, nor taken for an installed package."""
-    return {name: value for name, value in cli_environment().items() if name != "PYTHONPATH"}
-
-
-def run_pip(*arguments: str, python: Path | None = None) -> None:
-    target = [] if python is None else ["--python", str(python)]
-    command = [sys.executable, "-m", "pip", *target, *arguments, "--no-index", "--disable-pip-version-check"]
-    result = subprocess.run(command, capture_output=True, text=True, env=outside())
-    assert result.returncode == 0, result.stdout + result.stderr
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of an environment in which only the wheel is installed, and this one's packages are lent."""
+    folder = tmp_path_factory.mktemp("installed") / "fresh"
+    python = fresh_environment(folder)
+    run_pip("install", "--no-deps", str(wheel), python=python)
+    lend_dependencies(folder)
+    return python.with_name("superopt")
 
 
 def run_python(python: Path, *arguments: str) -> str:
@@ -62,12 +59,11 @@ def run_python(python: Path, *arguments: str) -> str:
 
 def test_the_wheel_holds_the_package_and_the_rules(wheel: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    kinds = (".py", ".lark", ".typed", ".json")
     source = wheel.parent / "source"
-    package = {str(path.relative_to(source)) for path in (source / "taso_py").rglob("*") if path.suffix in kinds}
+    package = {str(path.relative_to(source)) for path in (source / "taso_py").rglob("*") if path.is_file()}
     package = {re.sub("^taso_py/_alias/", "superopt/", name) for name in package}
     assert "superopt/__init__.py" in package
-    rules = {f"taso_py/_rules/{path.name}" for path in (source / "rules").glob("*.rules")}
+    rules = {f"taso_py/_rules/{path.name}" for path in (source / "rules").iterdir()}
     assert package <= held
     assert rules
     assert rules <= held
@@ -93,50 +89,84 @@ def test_the_metadata_says_what_the_project_declares(wheel: Path) -> None:
     assert {"LICENSE", "NOTICE"} <= {Path(name).name for name in names if ".dist-info/" in name}
 
 
+def test_a_source_archive_holds_all_that_the_wheel_is_made_of(archives: Path, wheel: Path) -> None:
+    with tarfile.open(next(archives.glob("*.tar.gz"))) as archive:
+        held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE"} <= held
+    modules = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    sources = {re.sub("^superopt/", "taso_py/_alias/", name).replace("taso_py/_rules/", "rules/") for name in modules}
+    assert sources <= held
+
+
 @pytest.mark.slow
-def test_installed_elsewhere_it_finds_its_rules(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "fresh", with_pip=False, symlinks=True)
-    python = tmp_path / "fresh" / "bin" / "python"
-    run_pip("install", "--no-deps", str(wheel), python=python)
-    # The dependencies are this environment's: a second copy of onnx and z3 would prove nothing more.
-    packages = next((tmp_path / "fresh").glob("lib/python*/site-packages"))
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    result = subprocess.run(
-        [str(python.with_name("superopt")), "rules", "list"],
-        cwd=elsewhere,
-        env=outside(),
-        capture_output=True,
-        text=True,
-    )
+def test_installed_elsewhere_it_finds_its_rules(installed: Path, tmp_path: Path) -> None:
+    result = command(installed, tmp_path, "rules", "list")
     assert result.stderr == ""
     assert result.returncode == 0
     assert int(result.stdout.split()[-2]) == len(result.stdout.splitlines()) - 1 > 0
+    python = installed.with_name("python")
     for program in ("import superopt, taso_py; assert superopt.optimize is taso_py.optimize", "import superopt.errors"):
         run_python(python, "-c", program)
     assert run_python(python, "-m", "superopt", "--version").startswith("superopt")
     located = subprocess.run(
-        [str(python), "-c", "from taso_py.rules.location import rules_directory as d; print(d())"],
-        cwd=elsewhere,
+        [
+            str(installed.with_name("python")),
+            "-c",
+            "from taso_py.rules.location import rules_directory as d; print(d())",
+        ],
+        cwd=tmp_path,
         env=outside(),
         capture_output=True,
         text=True,
     )
+    packages = next(installed.parents[1].glob("lib/python*/site-packages"))
     assert Path(located.stdout.strip()) == packages / "taso_py" / "_rules"
 
 
 @pytest.mark.slow
 def test_an_editable_install_knows_both_names(tmp_path: Path) -> None:
     """From a copy: setuptools leaves its egg-info in the source tree."""
-    source = copied(tmp_path / "source")
-    venv.create(tmp_path / "fresh", with_pip=False, symlinks=True)
-    python = tmp_path / "fresh" / "bin" / "python"
-    packages = next((tmp_path / "fresh").glob("lib/python*/site-packages"))
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    source = source_copy(tmp_path / "source")
+    python = fresh_environment(tmp_path / "fresh")
+    lend_dependencies(tmp_path / "fresh")
     run_pip("install", "--no-deps", "--no-build-isolation", "--editable", str(source), python=python)
     program = "import superopt, taso_py; assert superopt.optimize is taso_py.optimize; print(superopt.__file__)"
     assert Path(run_python(python, "-c", program).strip()) == source / "taso_py" / "_alias" / "__init__.py"
+
+
+def test_installed_elsewhere_every_command_runs(installed: Path, tmp_path: Path) -> None:
+    onnx.save(tiny_network(), tmp_path / "a.onnx")
+    (tmp_path / "own.rules").write_text(DOUBLE)
+    for arguments in COMMANDS:
+        result = command(installed, tmp_path, *arguments.split())
+        assert (result.returncode, result.stderr) == (0, ""), f"{arguments}: {result.stderr}"
+    assert {name for line in COMMANDS if (name := line.split()[0]) != "--help"} == set(superopt.commands)
+    assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "e.onnx").read_bytes()
+
+
+COMMANDS = (
+    "--help",
+    "optimize a.onnx -o b.onnx --no-race --quiet --certificate c.json --record d.json --report r.html",
+    "apply a.onnx d.json -o e.onnx",
+    "certify a.onnx b.onnx c.json",
+    "check a.onnx b.onnx",
+    "bench a.onnx b.onnx --rounds 2 --block 0.01",
+    "inspect a.onnx",
+    "rules list",
+    "rules show double --rules own.rules --obligations",
+    "verify",
+    "generate --set taso --ops relu --max-operators 1 --workers 1 -o g.rules",
+    "schema result",
+    "config optimize",
+    "completion bash",
+    "cache show",
+)
+
+
+def command(installed: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a folder of its own."""
+    environment = outside() | {"SUPEROPT_CACHE": str(place / "cache.sqlite")}
+    return subprocess.run([str(installed), *arguments], cwd=place, env=environment, capture_output=True, text=True)
 
 
 def test_in_a_checkout_the_checkout_s_rules_are_used() -> None:
