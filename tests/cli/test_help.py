@@ -75,6 +75,8 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(model(SMALL, a=(4, 4), b=(4, 4)), folder / "model.onnx")
     result = taso_py.optimize(folder / "model.onnx", race=False, threads=1).save(folder / "faster.onnx")
     result.save_certificate(folder / "faster.json")
+    result.save_decisions(folder / "decisions.json")
+    onnx.save(model(SMALL, a=(4, 4), b=(4, 4), seed=1), folder / "retrained.onnx")
     (folder / "my.rules").write_text(POLARIZATION)
     (folder / "own.rules").write_text(OWN)
     (folder / "goals.rules").write_text(GOAL)
@@ -92,7 +94,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("line", [line for command in COMMANDS.values() for line in examples(command)])
 def test_every_example_works(line: str, stock: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stock, tmp_path / "here"))
-    if line.startswith("superopt optimize"):  # nothing lies where the result goes
+    if line.startswith(("superopt optimize", "superopt apply")):  # nothing lies where the result goes
         for name in ("faster.onnx", "faster.json"):
             (folder / name).unlink()
     known = {*folder.iterdir()}
