@@ -14,7 +14,7 @@ setup(
     ],
     package_dir={"taso_py._rules": "rules", "superopt": "taso_py/_alias"},
     package_data={
-        "": ["py.typed", "*.lark"],
+        "": ["py.typed", "*.lark", "*.jinja", "*.css"],
         "taso_py": ["schemas/*.json"],
         "taso_py._rules": ["*.rules", "*.lock", "*.md"],
     },

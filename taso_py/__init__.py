@@ -6,7 +6,7 @@ The functions are those of `taso_py.api`, which alone has `check` and `generate`
 
 from __future__ import annotations
 
-from taso_py.api import apply, bench, certify, derive, inspect, optimize, rank, verify
+from taso_py.api import apply, bench, certify, derive, diff, inspect, optimize, rank, verify
 from taso_py.options import Options
 from taso_py.progress import ProgressReport
 from taso_py.result import Result, RuleReport
@@ -22,6 +22,7 @@ __all__ = [
     "bench",
     "certify",
     "derive",
+    "diff",
     "inspect",
     "optimize",
     "rank",

@@ -26,6 +26,7 @@ from taso_py.options import (
     CertifyOptions,
     CheckOptions,
     DeriveOptions,
+    DiffOptions,
     GenerateOptions,
     InspectOptions,
     Options,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from taso_py.prove.verdict import Proved
     from taso_py.report.application import Application
     from taso_py.report.benchmark import Benchmark
+    from taso_py.report.changes import Differences
     from taso_py.report.derivation import Derivation
     from taso_py.report.generation import Generated
     from taso_py.report.ranking import Ranking
@@ -71,6 +73,7 @@ __all__ = [
     "certify",
     "check",
     "derive",
+    "diff",
     "find_rule",
     "generate",
     "inspect",
@@ -169,6 +172,18 @@ def bench(models: Sequence[Model], options: BenchOptions | None = None, **fields
     from taso_py.run import bench as run
 
     return run.bench(_models(models), settled)
+
+
+def diff(first: Model, second: Model, options: DiffOptions | None = None, **fields: Any) -> Differences:
+    """What differs between two models: nodes in regions, sizes, operators, inputs and outputs.
+
+    Names and order of nodes are no difference.  Needs no ONNX Runtime, and writes nothing:
+    `Differences.save_report` writes the page.
+    """
+    settled = chosen(DiffOptions, options, fields)
+    from taso_py.run import diff as run
+
+    return run.diff(_model(first), _model(second), settled)
 
 
 def inspect(model: Model, options: InspectOptions | None = None, **fields: Any) -> Inspection:

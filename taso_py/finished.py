@@ -17,6 +17,8 @@ from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, model_fil
 if TYPE_CHECKING:
     import onnx
 
+    from taso_py.difference.graph import Graph
+
 
 class Evidence(Protocol):
     """What leads from the original to the result; written down on demand."""
@@ -27,6 +29,10 @@ class Evidence(Protocol):
 
     def decisions(self, measured: Mapping[str, Any]) -> str:
         """The text of the decisions; ``measured`` is for whoever reviews them."""
+        ...
+
+    def graphs(self) -> tuple[Graph, Graph]:
+        """The original's graph and the result's, to be compared."""
         ...
 
 

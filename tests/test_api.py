@@ -95,6 +95,7 @@ TWINS = {
         lambda: taso_py.bench(["a.onnx", "b.onnx"], rounds=2, block_s=0.01, threads=1).to_json(),
         "bench a.onnx b.onnx --rounds 2 --block 0.01 --threads 1",
     ),
+    "diff": Twin(lambda: api.diff("a.onnx", "b.onnx").to_json(), "diff a.onnx b.onnx"),
     "inspect": Twin(lambda: taso_py.inspect("a.onnx").to_json(), "inspect a.onnx"),
     "verify": Twin(lambda: taso_py.verify(["own.rules"], jobs=1).to_json(), "verify own.rules --jobs 1"),
     "verify, a false law": Twin(lambda: taso_py.verify(["false.rules"]).to_json(), "verify false.rules", code=1),
@@ -156,6 +157,7 @@ FAILURES: dict[str, tuple[Callable[[], Any], str, type[errors.SuperoptError]]] =
         "inspect a.onnx --shape q=1",
         errors.UsageError,
     ),
+    "no model to compare": (lambda: api.diff("a.onnx", "no.onnx"), "diff a.onnx no.onnx", errors.ModelError),
     "no such rule": (lambda: api.find_rule("dubble"), "rules show dubble", errors.UsageError),
     "no such rule to verify": (
         lambda: taso_py.verify(["own.rules"], only=["dubble"]),

@@ -148,6 +148,7 @@ COMMANDS = (
     "--help",
     "optimize a.onnx -o b.onnx --no-race --quiet --certificate c.json --record d.json --report r.html",
     "apply a.onnx d.json -o e.onnx",
+    "diff a.onnx b.onnx --report diff.html",
     "certify a.onnx b.onnx c.json",
     "check a.onnx b.onnx",
     "bench a.onnx b.onnx --rounds 2 --block 0.01",

@@ -25,6 +25,7 @@ from taso_py.report import (
     application,
     benchmark,
     certification,
+    changes,
     comparison,
     derivation,
     generation,
@@ -157,6 +158,47 @@ class Values(TypedDict):
     values: Any
 
 
+class ComparedModel(TypedDict):
+    """One of two models, by its main graph; types are as in ``float32[batch,3]``, empty where nothing is known."""
+
+    path: str
+    nodes: int
+    parameters: int
+    parameter_bytes: int
+    opsets: dict[str, int]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+
+class ComparedNode(TypedDict):
+    """A node; ``captured`` are the outer values that its subgraphs read, ``types`` those of all it reads and makes."""
+
+    name: str
+    operator: str
+    inputs: list[str]
+    captured: list[str]
+    outputs: list[str]
+    attributes: dict[str, str]
+    types: dict[str, str]
+
+
+class ComparedSide(TypedDict):
+    """The nodes of a place in one model, what they read from outside and what is read of them there."""
+
+    nodes: list[ComparedNode]
+    inputs: list[str]
+    outputs: list[str]
+
+
+class ComparedPlace(TypedDict):
+    """A place that differs; places of one ``form`` are alike, ``ends`` are pairs of names of values that stay."""
+
+    form: int
+    before: ComparedSide
+    after: ComparedSide
+    ends: list[tuple[str, str]]
+
+
 class TimedModel(TypedDict):
     """Stands for the row of a model; its fields are those of `BenchRow` and ``path``."""
 
@@ -226,6 +268,18 @@ def _of_models() -> tuple[Document, ...]:
             "superopt check: whether two models compute the same.",
             {"first": str, "second": str, **fields_of(CheckReport, comparison.FIELDS)},
             record=CheckReport,
+        ),
+        Document(
+            changes.SCHEMA,
+            "superopt diff: what differs between two models.",
+            {
+                "first": ComparedModel,
+                "second": ComparedModel,
+                "same": bool,
+                "unchanged": int,
+                "operators": dict[str, tuple[int, int]],
+                "regions": list[ComparedPlace],
+            },
         ),
         Document(INSPECTION_SCHEMA, "superopt inspect: what a model consists of.", fields_of(Inspection), Inspection),
         Document(

@@ -14,10 +14,11 @@ from taso_py.certificate import describe
 from taso_py.certificate.describe import Labels
 from taso_py.certificate.digest import digest
 from taso_py.certificate.document import Certificate, CertifiedStep, Decisions, Law
+from taso_py.difference.graph import Graph
 from taso_py.errors import SuperoptError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.contract import PROVENANCE
-from taso_py.onnx_io.export import folded_weights
+from taso_py.onnx_io.export import folded_weights, new_types
 from taso_py.onnx_io.load import Loaded
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonicalizer
@@ -45,6 +46,10 @@ class Trail:
     def decisions(self, measured: Mapping[str, Any]) -> str:
         """The text of the decisions; ``measured`` is for whoever reviews them."""
         return self._way().decisions(measured)
+
+    def graphs(self) -> tuple[Graph, Graph]:
+        """The original's graph and the result's, to be compared."""
+        return _graphs(self.loaded, self.exported)
 
     def _way(self) -> Way:
         made = _Record(self)
@@ -106,6 +111,19 @@ class Way:
     def rules(self) -> tuple[Law, ...]:
         """The laws as a file states them."""
         return tuple(Law(law.id, law.name, law.text()) for law in self.laws.values())
+
+    def graphs(self) -> tuple[Graph, Graph]:
+        """The original's graph and the result's, to be compared."""
+        return _graphs(self.loaded, self.exported)
+
+
+def _graphs(loaded: Loaded, exported: ir.Model | None) -> tuple[Graph, Graph]:
+    """Both graphs with the types that the search knows."""
+    types = {name: loaded.values.types[value] for name, value in loaded.ids.items()}
+    before = Graph.of(loaded.original, types)
+    if exported is None:
+        return before, before
+    return before, Graph.of(exported, {**types, **new_types(exported)})
 
 
 @dataclass(slots=True)

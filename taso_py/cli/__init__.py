@@ -14,7 +14,7 @@ from taso_py.cli.command import CommandGroup
 from taso_py.cli.completion import completion
 from taso_py.cli.config import config
 from taso_py.cli.generate import generate
-from taso_py.cli.models import bench, check, inspect
+from taso_py.cli.models import bench, check, diff, inspect
 from taso_py.cli.optimize import optimize
 from taso_py.cli.outcome import EXIT_CODES, exit_code_of
 from taso_py.cli.rules import rules
@@ -36,7 +36,8 @@ def superopt() -> None:
 
 
 for command in (
-    *(optimize, apply, certify, bench, check, inspect, rules, verify, generate, cache, schema, config, completion),
+    *(optimize, apply, certify, bench, check, diff, inspect, rules, verify, generate, cache, schema, config),
+    completion,
 ):
     superopt.add_command(command)
 

@@ -1,4 +1,4 @@
-"""`superopt inspect`, `superopt bench` and `superopt check`: look at models without changing them."""
+"""`superopt inspect`, `bench`, `check` and `diff`: look at models without changing them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import MismatchError
-from taso_py.options import BenchOptions, CheckOptions, Display, InspectOptions
+from taso_py.options import BenchOptions, CheckOptions, DiffDelivery, DiffOptions, Display, InspectOptions
 from taso_py.streams import LEVELS, say
 
 
@@ -83,3 +83,31 @@ def check(first: Path, second: Path, options: CheckOptions, display: Display) ->
         raise MismatchError(report.reason or f"{first} and {second} differ")
     if not display.as_json:
         emit(comparison_text(first, second, report))
+
+
+@click.command(
+    cls=Command,
+    context_settings=SETTINGS,
+    short_help="What differs between two models?",
+    examples=(
+        "superopt diff model.onnx faster.onnx",
+        "superopt diff model.onnx faster.onnx --report diff.html",
+        "superopt diff model.onnx faster.onnx --ignore-names --json",
+    ),
+)
+@click.argument("first", type=FILE)
+@click.argument("second", type=FILE)
+@takes(options=DiffOptions, delivery=DiffDelivery)
+def diff(first: Path, second: Path, options: DiffOptions, delivery: DiffDelivery) -> None:
+    """What differs between FIRST and SECOND: changed places before and after, operators, sizes, inputs and outputs.
+
+    Names of values and the order of nodes are no difference. Nothing is run: whether two different graphs compute the
+    same is for superopt check. Exit code 0, whatever differs.
+    """
+    from taso_py.report.delivery import require_report_writable
+
+    require_report_writable(delivery, first, second)
+    found = api.diff(first, second, options)
+    if delivery.report is not None:
+        found.save_report(delivery.report, force=delivery.force)
+    emit(found.to_json() if delivery.as_json else found.text())

@@ -11,9 +11,23 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import Message
 
+from taso_py.errors import ModelError
 from taso_py.onnx_io.read import DEFAULT_DOMAINS
 
 LARGE_TENSOR_ELEMENTS = 256
+
+
+_UNREPRESENTED = (ir.serde.SerdeError, NotImplementedError, ValueError, TypeError, AssertionError, KeyError)
+"""What onnx-ir raises for a proto that it has no form for."""
+
+
+def carried(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
+    """`carry`; ModelError for a model that onnx-ir has no form for."""
+    try:
+        return carry(proto, path)
+    except _UNREPRESENTED as error:
+        name = "the given model" if path is None else str(path)
+        raise ModelError(f"{name} cannot be taken apart: {_innermost(error)}; export it again") from None
 
 
 def carry(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
@@ -121,14 +135,7 @@ def not_carried(proto: onnx.ModelProto) -> str | None:
     try:
         bare = skeleton(proto)
         returned = ir.to_proto(carry(bare, None))
-    except (
-        ir.serde.SerdeError,
-        NotImplementedError,
-        ValueError,
-        TypeError,
-        AssertionError,
-        KeyError,
-    ) as error:
+    except _UNREPRESENTED as error:
         return f"onnx-ir cannot represent it ({_innermost(error)})"
     lost = difference(bare, returned)
     return None if lost is None else f"it uses {lost}, which onnx-ir does not carry"

@@ -26,6 +26,8 @@ from taso_py.ops.operator import Operator
 _FIRST_FREE_INITIALIZER_IR = 4
 _FOLDED = "superopt.folded"
 """Under this key the `meta` of a computed weight, which is never written, holds its id."""
+_TYPE = "superopt.type"
+"""Under this key the `meta` of a new value holds its type."""
 
 
 def export(loaded: Loaded, table: Table, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
@@ -56,6 +58,12 @@ def folded_weights(exported: ir.Model) -> dict[str, int]:
     outputs = [v for node in exported.graph for v in node.outputs]
     found = [v for v in (*exported.graph.initializers.values(), *outputs) if _FOLDED in v.meta]
     return {v.name: v.meta[_FOLDED] for v in found if v.name}
+
+
+def new_types(exported: ir.Model) -> dict[str, TensorType]:
+    """The types of the values that were made for an exported model: name -> type."""
+    outputs = [v for node in exported.graph for v in node.outputs]
+    return {v.name: v.meta[_TYPE] for v in outputs if v.name and _TYPE in v.meta}
 
 
 def writable(node: Node, table: Table) -> bool:
@@ -196,7 +204,9 @@ class _Export:
         named = next((out for out, target in self.plan.claims.items() if target == value), value)
         name = self.loaded.values.names.get(named)
         if name is None:
-            return ir.Value(name=self.value_names.fresh(base))
+            created = ir.Value(name=self.value_names.fresh(base))
+            created.meta[_TYPE] = self.loaded.values.types[value]
+            return created
         created = ir.Value(name=name)
         self._take_over(self.old[name], created)
         return created

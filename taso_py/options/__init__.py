@@ -17,6 +17,7 @@ from taso_py.options.delivery import (
     ApplyDelivery,
     Delivery,
     DeriveGoals,
+    DiffDelivery,
     Display,
     GenerateDelivery,
     ShowOptions,
@@ -51,6 +52,8 @@ __all__ = [
     "Delivery",
     "DeriveGoals",
     "DeriveOptions",
+    "DiffDelivery",
+    "DiffOptions",
     "Display",
     "Executor",
     "GeneralOptions",
@@ -200,6 +203,18 @@ class TimeOptions(OptionRecord):
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(OptionRecord):
+    """The options of `diff`."""
+
+    ignore_names: bool = option(
+        "--ignore-names",
+        False,
+        "Values of one name may be different values: for tools that number them anew.",
+        group="Model and inputs",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,11 +20,32 @@ if TYPE_CHECKING:
 REPORT_SUFFIXES = (".json", ".md", ".html")
 
 
+def _demand_report(report: Path | None) -> None:
+    demand(
+        report is None or report.suffix.lower() in REPORT_SUFFIXES,
+        f"--report {report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Display(OptionRecord):
     """How a command prints its result."""
 
     as_json: bool = option("--json", False, "Print one JSON object instead of text.", group="Output")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffDelivery(Display):
+    """Where the comparison of `superopt diff` goes."""
+
+    report: Path | None = option(
+        "--report", None, "Also write a report: .json, .md or .html.", metavar="FILE", group="Output", per_run=True
+    )
+    force: bool = option("--force", False, "Overwrite the report.", group="Output", per_run=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _demand_report(self.report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +213,7 @@ class Delivery(ModelDelivery, VerboseDisplay):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        demand(
-            self.report is None or self.report.suffix.lower() in REPORT_SUFFIXES,
-            f"--report {self.report}: the name must end in {', '.join(REPORT_SUFFIXES)}",
-        )
+        _demand_report(self.report)
         demand(
             self.junit is None or self.junit.suffix.lower() == ".xml",
             f"--junit {self.junit}: the name must end in .xml",

@@ -10,7 +10,7 @@ from taso_py.errors import UsageError
 from taso_py.files import check_appendable, check_target, require_model_file
 from taso_py.finished import FinishedModel
 from taso_py.onnx_io.artifact import model_files
-from taso_py.options.delivery import ModelDelivery
+from taso_py.options.delivery import DiffDelivery, ModelDelivery
 
 Finished = TypeVar("Finished", bound=FinishedModel)
 
@@ -47,6 +47,12 @@ def delivered(result: Finished, model: Path, delivery: ModelDelivery) -> Finishe
     if delivery.certificate is not None:
         result.save_certificate(delivery.certificate, force=delivery.force)
     return result
+
+
+def require_report_writable(delivery: DiffDelivery, *models: Path) -> None:
+    """A page that cannot be written is found out before two models are read."""
+    if delivery.report is not None:
+        check_target(delivery.report, sources=models, force=delivery.force)
 
 
 def require_writable(output: Path, *, force: bool) -> None:

@@ -1,0 +1,1 @@
+"""What differs between two ONNX graphs, whatever made them."""

@@ -1,0 +1,43 @@
+"""How a result is run, what its figures hold for, and how to check them where it will run."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from taso_py.report.content import shape_text
+from taso_py.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Code, a sentence and commands; plain text."""
+
+    code: str
+    holds: str
+    again: str
+
+
+def deployment(result: Result) -> Deployment | None:
+    """For the file that was written, or for a name that it could get; None for a result that is the original."""
+    if not result.changed:
+        return None
+    output = str(result.output or "optimised.onnx")
+    code = (
+        "import onnxruntime as ort\n"
+        f"options = ort.SessionOptions(); options.intra_op_num_threads = {result.threads}\n"
+        f"session = ort.InferenceSession({output!r}, options, providers=[{result.ep!r}])"
+    )
+    sizes = " and for ".join(shape_text(shapes, separator="; ") for shapes in result.shapes) or "the model's own"
+    what = "The speed-up holds" if result.improved else "The figures hold"
+    holds = (
+        f"{what} for the sizes {sizes}; {result.threads} threads; {result.ep}; {result.cpu}; "
+        f"ONNX Runtime {result.ort_version}. Where one of these is different, optimise there."
+    )
+    files = f"{shlex.quote(str(result.input or 'model.onnx'))} {shlex.quote(output)}"
+    flags = f" --threads {result.threads} --ep {shlex.quote(result.ep)}"
+    lines = []
+    for shapes in result.shapes or ({},):
+        given = "".join(f" --shape {shlex.quote(shape_text({name: sizes}))}" for name, sizes in shapes.items())
+        lines += [f"superopt check {files}{flags}{given}", f"superopt bench {files}{flags}{given}"]
+    return Deployment(code, holds, "\n".join(lines))
