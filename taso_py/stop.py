@@ -16,6 +16,8 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 """What asks a program to end."""
 
 
+FINISH_S = 4.0
+"""What it may take to confirm something that was found when a signal came; then it is given up."""
 _CLEAR_LINE = b"\r\x1b[2K"
 
 
@@ -66,6 +68,11 @@ class StopFlag:
         if self.signal in self._abandoned_by:
             raise Interrupted
 
+    def give_up(self) -> None:
+        """Raise `Interrupted` if a signal came that should finish the block, and it is not confirmed yet."""
+        if self.signal in self._finished_by:
+            raise Interrupted
+
     def finishes_by(self, number: int) -> bool:
         """Whether this signal ends the block with something that is found, but not confirmed yet."""
         return number in self._finished_by
@@ -75,6 +82,7 @@ class StopFlag:
 def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,)) -> Iterator[StopFlag]:
     """Within the block the first signal sets `stop` and says so, and the second raises KeyboardInterrupt.
 
+    What is worth finishing has `FINISH_S` seconds for that.
     Outside the main thread Python allows no handlers: there the flag is left to the caller. A signal that the process
     was started to ignore (nohup) stays ignored.
     """
@@ -87,14 +95,18 @@ def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,
             signal.default_int_handler(number, frame)
         stop.set(number)
         finishes = stop.finishes_by(number)
+        if finishes:
+            signal.setitimer(signal.ITIMER_REAL, FINISH_S)
         _tell(number, "finishing with what was found" if finishes else "stopping with what is confirmed so far")
         stop.leave()
 
     wanted = [s for s in signals if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, interrupt) for number in wanted}
+    previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: stop.give_up())
     try:
         yield stop
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in previous.items():
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, handler if handler is not None else default)

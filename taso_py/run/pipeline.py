@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,18 +40,16 @@ from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, prepare, require_runnable
 from taso_py.search.state import Found, State, StopReason
-from taso_py.stop import Interrupted, StopFlag
+from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
 
 _RACED = 6
 """Candidates that are checked and raced."""
-_RACED_IN_HASTE = 2
-"""As many where the user asked to stop."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
 _CONFIRM_ROUNDS = 15
-_HASTE_S = 30.0
-"""What race and confirmation may take at least where the user asked to stop."""
+_HASTE_S = 0.6 * FINISH_S
+"""What the confirmation may take where the user asked to stop; there is no race then."""
 _PROFILE_SHARE = 0.1
 """Part of the time budget that opening and running the original may have taken for it to be profiled as well."""
 _ORIGINAL_S = 120.0
@@ -86,11 +84,15 @@ def optimize(
             with stop.abandoning():
                 result = _run(job)
         except Interrupted:
-            words = "interrupted before a faster model was confirmed"
-            result = unchanged(job, StopReason.INTERRUPTED.value, "interrupted", words)
+            result = _interrupted(job)
     if result.suggested_budget_s is None and _ended_by_time(result):
         result = replace(result, suggested_budget_s=whole_budget(2 * options.time_budget_s))
     return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
+
+
+def _interrupted(job: Run) -> Result:
+    words = "interrupted before a faster model was confirmed"
+    return unchanged(job, StopReason.INTERRUPTED.value, "interrupted", words)
 
 
 def _ended_by_time(result: Result) -> bool:
@@ -284,8 +286,8 @@ def _provenance(job: Run) -> dict[str, str]:
 
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
-    deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
-    wanted = 1 if not job.options.race else _RACED_IN_HASTE if job.stop else _RACED
+    deadline = time.monotonic() if job.stop else job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
+    wanted = _RACED if job.options.race and not job.stop else 1
     states = list(found.states) if job.options.apply == "all" else shortlist(found, job.start_cost, wanted)
     job.begin("check", len(states))
     checked: list[Candidate] = []
@@ -334,15 +336,20 @@ def _decide(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candid
 
 
 def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Candidate]) -> Result:
-    """The candidates raced, and the winner confirmed."""
-    standings = _raced(job, checked)
-    told = partial(replace, raced=_told(job, checked, standings))
-    if standings.winner == 0:
-        return told(unchanged(job, found.reason.value, *lost(job, standings)))
-    winner = checked[standings.winner - 1]
+    """The candidates raced, and the winner confirmed; the best one at once where the user asked to stop."""
+    told: Callable[[Result], Result] = replace
+    winner = checked[0]
+    if not job.stop:
+        standings = _raced(job, checked)
+        told = partial(replace, raced=_told(job, checked, standings))
+        if standings.winner == 0:
+            return told(unchanged(job, found.reason.value, *lost(job, standings)))
+        winner = checked[standings.winner - 1]
     job.stop.leave()
     confirmation = _confirmed(job, winner)
     if isinstance(confirmation, Unconfirmed) or not confirmation.improves(job.options.min_gain):
+        if job.stop:
+            return _interrupted(job)
         return told(unchanged(job, found.reason.value, *not_confirmed(job, confirmation)))
     after = _profile_after(job, winner)
     job.stop.keep()
@@ -378,11 +385,8 @@ def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
 
 
 def _time_left(job: Run) -> float:
-    """Seconds for race and confirmation: what the budget leaves, or the little that they need if the user waits."""
-    left = job.clock.left()
-    if not job.stop:
-        return left
-    return min(left, max(_HASTE_S, 4 * _race_seconds(job.baseline or 0.0, job.setting)))
+    """Seconds for race and confirmation: what the budget leaves, or the little that there is if the user waits."""
+    return min(job.clock.left(), _HASTE_S) if job.stop else job.clock.left()
 
 
 def _told(job: Run, checked: Sequence[Candidate], standings: RaceResult) -> tuple[RacedCandidate, ...]:

@@ -117,6 +117,24 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def wait_interrupted(stop: StopFlag) -> None:
+    with stop_on_interrupt(stop, SIGNALS), stop.abandoning():
+        stop.keep(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        signal.pause()
+
+
+def test_what_takes_too_long_to_finish_is_given_up_unless_it_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taso_py.stop.FINISH_S", 0.01)
+    with pytest.raises(Interrupted):
+        wait_interrupted(StopFlag())
+    stop = StopFlag()
+    with stop.abandoning():
+        stop.set(signal.SIGINT)
+        stop.keep()
+        stop.give_up()  # raises nothing
+
+
 def test_with_something_found_ctrl_c_finishes_and_other_signals_leave(capfd: pytest.CaptureFixture[str]) -> None:
     for number, told in ((signal.SIGINT, "finishing with what was found"), (signal.SIGTERM, "stopping")):
         stop, left = StopFlag(), True
