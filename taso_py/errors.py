@@ -56,6 +56,7 @@ class DecisionsError(SuperoptError):
     """Decisions do not hold for a model, or use a rule that may not rewrite."""
 
     exit_code = 1
+    code = "decisions"
 
     def __init__(self, message: str) -> None:
         # As above.

@@ -117,7 +117,7 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
     if any(same_file(target, source) for source in sources):
-        raise OutputError(f"{name} would overwrite the model being read: choose another output name")
+        raise OutputError(f"{name} would overwrite a file that is read: choose another output name")
     if stat.S_ISLNK(mode):  # to replace the link would break what it is for: /dev/stdout is one
         raise OutputError(f"{name} is a symbolic link: name the file that it points to")
     if stat.S_ISDIR(mode):
@@ -192,7 +192,7 @@ def read_text(path: Path, *, most: int) -> str:
             raise UsageError(f"{path} is too long: {about.st_size} bytes, and {most} are the most that are read")
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {_reason(error)}") from error
+        raise UsageError(f"{path} cannot be read: {(error.strerror or type(error).__name__).lower()}") from error
 
 
 def load_arrays(given: Mapping[str, Path | Array]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:

@@ -19,6 +19,8 @@ from taso_py.options.gate import require_conditions
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.result/1"
+BACKWARDS = ", backwards"
+"""Behind the name of a law that was applied from right to left."""
 INSPECTION_SCHEMA = "superopt.inspection/1"
 
 
@@ -41,6 +43,8 @@ class RuleReport:
     are computed from it."""
     law: str = ""
     """The rule's text."""
+    backwards: bool = False
+    """Whether the law was applied from right to left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +302,7 @@ class Result(FinishedModel):
 
 _MEASURED = (
     *("improved", "speedup", "speedup_low", "speedup_high", "max_rel_error", "tolerance"),
-    *("ep", "threads", "shapes", "cpu", "ort_version"),
+    *("ep", "threads", "shapes", "cpu", "ort_version", "reason", "stop_reason"),
 )
 """What decisions say of the run that made them."""
 

@@ -79,7 +79,7 @@ def say(text: str, *, level: int | None = None, logger: str = "taso_py.cli", **f
 def formatted(text: str, *, level: int, logger: str, created: float | None = None, **further: Any) -> str:
     """A line as stderr has it: the text, or one JSON object of time (UTC), level, logger, message and `further`."""
     if not _voice.as_json:
-        return text
+        return printable(text)
     moment = datetime.fromtimestamp(time.time() if created is None else created, UTC)
     message = text.removeprefix(PREFIX)
     name = _name_of(level)
@@ -90,6 +90,11 @@ def formatted(text: str, *, level: int, logger: str, created: float | None = Non
         "message": message.removeprefix(f"{name}: "),
     }
     return json.dumps(entry | further)
+
+
+def printable(text: str) -> str:
+    """The text without what would steer a terminal: it may quote somebody's file."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def level_of(text: str) -> int:

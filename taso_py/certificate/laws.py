@@ -65,7 +65,7 @@ def require_used(document: Certificate) -> None:
     used = dict.fromkeys(use.id for step in document.steps for use in _uses(step))
     for law in document.rules:
         if law.id not in used:
-            raise CertificateError(f"rule {law.name} of the certificate is used by no step")
+            raise CertificateError(f"rule {law.name} of the file is used by no step")
     if [law.id for law in document.rules] != list(used):
         raise CertificateError("the rules of the certificate stand in another order than that of their first uses")
 
@@ -79,13 +79,13 @@ def read_law(law: Law) -> Rule:
     try:
         rules = parse_rules(law.text, f"rule {law.name}")
     except RuleError as error:
-        raise CertificateError(f"rule {law.name} of the certificate cannot be read: {error}") from None
+        raise CertificateError(f"rule {law.name} of the file cannot be read: {error}") from None
     if len(rules) != 1 or rules[0].name != law.name:
-        raise CertificateError(f"rule {law.name} of the certificate has the text of something else")
+        raise CertificateError(f"rule {law.name} of the file has the text of something else")
     if rules[0].id != law.id:
-        raise CertificateError(f"rule {law.name} of the certificate is not the one with id {law.id}: it was altered")
+        raise CertificateError(f"rule {law.name} of the file is not the one with id {law.id}: it was altered")
     if rules[0].text() != law.text:
-        raise CertificateError(f"rule {law.name} of the certificate is not written as it was: it was altered")
+        raise CertificateError(f"rule {law.name} of the file is not written as it was: it was altered")
     return rules[0]
 
 

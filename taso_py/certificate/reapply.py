@@ -37,6 +37,10 @@ class SkippedStep:
     of: int
     reason: str
 
+    def words(self) -> str:
+        """Which step, where, and why."""
+        return f"step {self.number} ({self.rule}) at {self.places} of {self.of} places: {self.reason}"
+
 
 @dataclass(slots=True)
 class Reapplied:

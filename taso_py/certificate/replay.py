@@ -97,6 +97,10 @@ class Replayed:
 
     def _made(self, step: CertifiedStep, lost: list[str] | None) -> Made:
         """A step found again; with a list for what is ``lost``, whatever part of it is found."""
+        named = [output for place in step.places for output in place.outputs]
+        if len(set(named)) < len(named):
+            twice = next(one for k, one in enumerate(named) if one in set(named[:k]))
+            raise CertificateError(f"{twice} is replaced twice")
         try:
             looks = self._each(step.looks, lambda entry: (self._id(entry.value), self._expansion(entry)), lost)
             view = self._looking(step, looks)
@@ -129,7 +133,7 @@ class Replayed:
     def _matcher(self, use: CertifiedStep | Look) -> Matcher:
         law = self.laws.get(use.id)
         if law is None or law.name != use.rule:
-            raise CertificateError(f"the certificate states no rule {use.rule} with id {use.id}")
+            raise CertificateError(f"the file states no rule {use.rule} with id {use.id}")
         if use.backwards and law.arrow != "==":
             raise CertificateError(f"rule {use.rule} holds in one direction only")
         rule = law.reversed() if use.backwards else law
@@ -192,7 +196,7 @@ class Replayed:
     def _id(self, label: str) -> int:
         value = self.labels.ids.get(label)
         if value is None:
-            raise CertificateError(f"there is no value {label} at this point")
+            raise CertificateError(_missing(label))
         return value
 
 
@@ -201,6 +205,12 @@ def require_whole(loaded: Loaded, table: Table) -> None:
     for value in table.reachable():
         if value not in table.nodes and (value in loaded.table.nodes or value not in loaded.values.names):
             raise CertificateError("the steps leave a value that nothing computes")
+
+
+def _missing(label: str) -> str:
+    if label.startswith("#") and not label.startswith("##"):
+        return f"there is no value {label} at this point, which an earlier step would have made"
+    return f"there is no value {label} at this point"
 
 
 def _first_again(values: Sequence[int]) -> int:

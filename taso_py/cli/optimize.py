@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery) -> None:
     """Find a faster model that computes the same function as MODEL, check it, measure it, write it to OUT.
 
-    Where OUT is the result for the same model, options and machine already, it says so and is done.
+    Where OUT is the result for the same model, options and machine already, it says so and is done. Where it is a copy
+    of MODEL, as a run leaves it that finds nothing faster, the search begins again.
     """
     from taso_py.report.delivery import delivered, require_deliverable
     from taso_py.report.pipeline import failures_told, tell_pipeline
@@ -49,17 +50,20 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
     verbosity = -1 if delivery.quiet else delivery.verbosity
     with failures_told(model, delivery):
         delivery.require_compatible(options)
+        over = False
         try:
             require_deliverable(model, delivery)
         except FileTakenError as error:
             if error.path != delivery.target(model):
                 raise
-            _require_standing(model, options, delivery)
-            return
+            over = _is_copy(model, options, delivery)
+            if not over:
+                return
+            require_deliverable(model, delivery, over=over)
         with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
             with progress_on_stderr(verbosity, stop) as progress:
                 result = api.optimize(model, options, progress=progress, stop=stop)
-            result = delivered(result, model, delivery).judged(delivery.conditions)
+            result = delivered(result, model, delivery, over=over).judged(delivery.conditions)
             if delivery.record is not None:
                 result.save_decisions(delivery.record, force=delivery.force)
     tell_pipeline(result, model, delivery)
@@ -76,18 +80,24 @@ def _into(out: Path, delivery: Delivery) -> Delivery:
     return replace(delivery, output=out)
 
 
-def _require_standing(model: Path, options: Options, delivery: Delivery) -> None:
-    """Say that the file in the way is the result already; FileTakenError with the reason where it is not."""
+def _is_copy(model: Path, options: Options, delivery: Delivery) -> bool:
+    """Whether the file in the way is only MODEL again; otherwise it is said that it is the result already.
+
+    FileTakenError with the reason where it is not.
+    """
     output = delivery.target(model)
     with progress_on_stderr(-1 if delivery.quiet else delivery.verbosity) as progress:
         found = api.standing(model, output, options, progress=progress)
+    if found.copy:
+        return True
     why = found.unlike
     if found.current and (asked := delivery.more_than_model):
         why = f"it is the result already, but {asked} asks for more"
     if why is not None:
-        words = f"exists already: {why}; use --force to search again, or choose another name"
+        words = f"exists already: {why}; choose another name, or replace it by what a new search finds: --force"
         raise FileTakenError(f"{output} {words}", output)
     emit(found.to_json() if delivery.as_json else found.sentence())
+    return False
 
 
 def _present(result: Result, delivery: Delivery) -> None:

@@ -14,7 +14,7 @@ from taso_py.result import plain
 SCHEMA = "superopt.application/1"
 FIELDS = (
     *("input", "output", "output_sha256", "same_model", "steps", "places", "skipped", "nodes_before", "nodes_after"),
-    *("max_abs_error", "max_rel_error", "tolerance", "inputs", "notes"),
+    *("max_abs_error", "max_rel_error", "tolerance", "inputs", "notes", "decided"),
 )
 
 
@@ -35,6 +35,8 @@ class Application(FinishedModel):
     skipped: tuple[SkippedStep, ...] = ()
     """Steps that do not hold everywhere for this model; none unless `partial` was asked for."""
     rules: tuple[Law, ...] = ()
+    decided: str | None = None
+    """Why the decisions are to leave the model as it is, if they are and say so."""
     nodes_before: int
     nodes_after: int
     max_abs_error: float | None = None
@@ -52,9 +54,7 @@ class Application(FinishedModel):
 
     def text(self) -> str:
         """A line for each step that was left out, and one sentence about the rest."""
-        left_out = [
-            f"left out: step {s.number} ({s.rule}) at {s.places} of {s.of} places: {s.reason}" for s in self.skipped
-        ]
+        left_out = [f"left out: {step.words()}" for step in self.skipped]
         written = [] if self.output is None else [f"written: {self.output}"]
         return "\n".join([*left_out, self._sentence(), *written])
 
@@ -62,8 +62,8 @@ class Application(FinishedModel):
         name = self.input or "model"
         other = "" if self.same_model else "; the decisions were made for a model with other bytes"
         if not self.steps:
-            why = "no step holds for it" if self.skipped else "the decisions are to leave it as it is"
-            return f"{name}: unchanged, {why}{other}"
+            why = f" ({self.decided})" if self.decided else ""
+            return f"{name}: unchanged, the decisions are to leave it as it is{why}{other}"
         rules = "1 proved rule" if len(self.rules) == 1 else f"{len(self.rules)} proved rules"
         nodes = f"{self.nodes_before} -> {self.nodes_after} nodes"
         error = f"largest relative error {self.max_rel_error:.1e} on {self.inputs} sets of inputs"

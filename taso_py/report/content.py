@@ -158,7 +158,7 @@ def three_digits(value: float) -> str:
     """Three significant digits without an exponent: 36.3, 4.08, 0.0127, 1234."""
     if value >= 100:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:#.3g}"
 
 
 def _untimed(result: Result) -> str:

@@ -15,14 +15,19 @@ from taso_py.options.delivery import DiffDelivery, ModelDelivery
 Finished = TypeVar("Finished", bound=FinishedModel)
 
 
-def require_deliverable(model: Path, delivery: ModelDelivery) -> None:
-    """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written."""
+def require_deliverable(
+    model: Path, delivery: ModelDelivery, *, over: bool = False, reads: tuple[Path, ...] = ()
+) -> None:
+    """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written.
+
+    ``over``: OUT, which is there, holds nothing to lose. ``reads``: other files that must stay.
+    """
     require_runtime()
     require_model_file(model)
     target, *others = outputs(model, delivery)
     if not delivery.dry_run:
-        check_target(target, sources=(model,), force=delivery.force)
-    kept = (*model_files(model), target) if others or delivery.summary is not None else ()
+        check_target(target, sources=(model, *reads), force=delivery.force or over)
+    kept = (*model_files(model), target, *reads) if others or delivery.summary is not None else ()
     for file in others:
         check_target(file, sources=kept, force=delivery.force)
     if delivery.summary is not None:
@@ -40,10 +45,10 @@ def outputs(model: Path, delivery: ModelDelivery) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def delivered(result: Finished, model: Path, delivery: ModelDelivery) -> Finished:
-    """The result with its model and its certificate written."""
+def delivered(result: Finished, model: Path, delivery: ModelDelivery, *, over: bool = False) -> Finished:
+    """The result with its model and its certificate written; ``over``: OUT, which is there, holds nothing to lose."""
     if not delivery.dry_run:
-        result = result.save(delivery.target(model), force=delivery.force)
+        result = result.save(delivery.target(model), force=delivery.force or over)
     if delivery.certificate is not None:
         result.save_certificate(delivery.certificate, force=delivery.force)
     return result

@@ -31,7 +31,7 @@ def deployment(result: Result) -> Deployment | None:
     sizes = " and for ".join(shape_text(shapes, separator="; ") for shapes in result.shapes) or "the model's own"
     what = "The speed-up holds" if result.improved else "The figures hold"
     holds = (
-        f"{what} for the sizes {sizes}; {result.threads} threads; {result.ep}; {result.cpu}; "
+        f"{what} for the sizes {sizes}; threads: {result.threads}; {result.ep}; {result.cpu}; "
         f"ONNX Runtime {result.ort_version}. Where one of these is different, optimise there."
     )
     files = f"{shlex.quote(str(result.input or 'model.onnx'))} {shlex.quote(output)}"

@@ -25,10 +25,10 @@ _INFIX = {
 _FUNCTIONS = {"Sqrt": "√", "Exp": "exp", "Log": "ln", "Relu": "relu", "Sigmoid": "σ", "Tanh": "tanh", "Erf": "erf"}
 
 
-def law_in_mathematics(rule: Rule) -> tuple[str, ...]:
-    """The law, ``x w + y w ⟶ (x + y) w``, and its clauses: ``for all x[m, k]``, ``where ...``."""
-    arrow = " = " if rule.arrow == "==" else " ⟶ "
-    parts = [f"{_side(rule.left)}{arrow}{_side(rule.right)}"]
+def law_in_mathematics(rule: Rule, *, backwards: bool = False) -> tuple[str, ...]:
+    """The law as it is applied, ``x w + y w ⟶ (x + y) w``, and its clauses: ``for all x[m, k]``, ``where ...``."""
+    sides = [_side(rule.left), _side(rule.right)]
+    parts = [" ⟶ ".join(reversed(sides) if backwards else sides)]
     if rule.declarations:
         parts.append("for all " + ", ".join(map(declaration_text, rule.declarations)))
     conditions = [condition_text(condition) for condition in (*rule.conditions, *rule.choices)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taso_py.result import Result, RuleReport
+from taso_py.result import BACKWARDS, Result, RuleReport
 
 HEADER = ("rule", "times", "where", "saves")
 TITLE = "Rewrites, and the share of the time that each was predicted to save"
@@ -74,7 +74,8 @@ def _fitted(text: str, width: int | None) -> str:
 
 def named(rule: RuleReport) -> str:
     """The rule's name, with its status where that is not the usual one."""
-    return rule.name if rule.status in _COMMON else f"{rule.name} ({rule.status})"
+    name = f"{rule.name}{BACKWARDS}" if rule.backwards else rule.name
+    return name if rule.status in _COMMON else f"{name} ({rule.status})"
 
 
 def _tenths(share: float) -> int:

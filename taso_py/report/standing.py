@@ -20,6 +20,8 @@ class Standing:
     provenance: Mapping[str, str]
     """What the file says of its making."""
     unlike: str | None
+    copy: bool = False
+    """Whether it is the model itself, byte for byte: what a run leaves that finds nothing faster."""
 
     @property
     def current(self) -> bool:

@@ -13,6 +13,7 @@ from taso_py.errors import ModelError, SuperoptError
 from taso_py.report.mathematics import law_in_mathematics
 from taso_py.report.names import clipped, listed
 from taso_py.report.proofs import proof_lines
+from taso_py.report.rewrites import named
 from taso_py.result import Result, RuleReport
 from taso_py.rules.lock import load_lock
 from taso_py.rules.parser import parse_rule
@@ -152,11 +153,14 @@ def law_card(rule: RuleReport) -> LawCard:
     try:
         law = parse_rule(rule.law) if rule.law else None
         if law is not None:
-            mathematics, proof = law_in_mathematics(law), tuple(proof_lines(load_lock().record(law)))
+            mathematics, proof = (
+                law_in_mathematics(law, backwards=rule.backwards),
+                tuple(proof_lines(load_lock().record(law))),
+            )
     except SuperoptError:
         pass
     return LawCard(
-        name=clipped(rule.name, _NAME),
+        name=clipped(named(rule), _NAME),
         status=rule.status,
         sites=rule.sites,
         gain="" if rule.gain is None else f"{rule.gain:.1%}",

@@ -34,6 +34,7 @@ from taso_py.run.subject import Subject, prepare, require_runnable, weight_bytes
 _SMALL_GROWTH = 2**26
 """Computed weights may add as many bytes as the model has, or so many: a search allows itself less."""
 _METADATA_CHARACTERS = 2**16
+_WORDS = 300
 
 
 def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> Application:
@@ -43,20 +44,21 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
     require_runnable(source)
     subject = prepare(source, options)
     loaded = subject.loaded
-    unchanged = _unchanged(source, loaded, decisions)
+    unchanged = replace(_unchanged(source, loaded, decisions), sources=(*sources_of(loaded), file))
     if not decisions.steps:
-        return unchanged
+        return replace(unchanged, decided=_reason(decisions))
     if loaded.unsupported is not None:
         raise DecisionsError(f"the model can only be returned unchanged: {loaded.unsupported}")
     made = Reapplied.of(loaded, _admitted(decisions, options))
     try:
         table = made.run(decisions.steps, partial=options.partial)
         if not made.steps:
-            return replace(unchanged, skipped=tuple(made.skipped))
+            raise DecisionsError(f"no step holds for this model; the first, {made.skipped[0].words()}")
         if growth(loaded.table)(table) > max(_SMALL_GROWTH, weight_bytes(loaded.proto)):
             raise DecisionsError("the decisions more than double the model's weights: no search decides that")
         with _checker(subject, options) as checker, work_folder() as folder:
-            told = made_again(decisions.metadata, digest(source))
+            whole = unchanged.same_model and not made.skipped
+            told = decisions.metadata if whole else made_again(decisions.metadata, digest(source))
             workshop = _workshop(told, subject, checker, folder, options)
             model = workshop.build(table)
             report = _checked(workshop, model)
@@ -65,6 +67,13 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
         raise DecisionsError(f"the decisions cannot be followed: {what}") from None
     way = made.way(source, model.model, freeze_initializers=options.freeze_initializers)
     return replace(_finished(unchanged, way, model, report), skipped=tuple(made.skipped))
+
+
+def _reason(decisions: Decisions) -> str | None:
+    """Why nothing was changed, as far as the file says so."""
+    told = decisions.measured.get("reason")
+    words = told.get("words") if isinstance(told, dict) else None
+    return " ".join(words.split())[:_WORDS] if isinstance(words, str) else None
 
 
 def _require_said(decisions: Decisions, options: ApplyOptions) -> None:

@@ -24,9 +24,9 @@ from taso_py.onnx_io.artifact import RewrittenModel
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, folded_weights, serialize
 from taso_py.onnx_io.load import Loaded
-from taso_py.result import Rejection
+from taso_py.result import BACKWARDS, Rejection
 from taso_py.rules.rule import RuleSet
-from taso_py.run.rewrites import places_of_steps
+from taso_py.run.rewrites import places_of_steps, told_name
 from taso_py.search.state import Found, State, TraceStep
 
 REJECTION_SCHEMA = "superopt.rejection/1"
@@ -139,10 +139,11 @@ class Workshop:
 
     def _bar(self, state: State, step: TraceStep, reason: str, reproduction: Path | None = None) -> None:
         self.barred.add(step.rule)
-        identity = next((r.id for r in self.rules if r.name == step.rule), "")
+        told = told_name(step)
+        identity = next((r.id for r in self.rules if r.name == told.removesuffix(BACKWARDS)), "")
         places = places_of_steps(state.trace, self.loaded.table)
         sites = next(names for one, names in zip(state.trace, places, strict=False) if one is step)
-        self.rejected.append(Rejection(step.rule, identity, ", ".join(sites[:_TOLD]), reason, reproduction))
+        self.rejected.append(Rejection(told, identity, ", ".join(sites[:_TOLD]), reason, reproduction))
 
     def _guilty(self, trace: Sequence[TraceStep], deadline: float) -> TraceStep:
         """The first step whose table no longer agrees with the original, by bisection."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,7 +34,8 @@ from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
-from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run
+from taso_py.run.rewrites import told_name
+from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, prepare, require_runnable
@@ -100,12 +100,6 @@ def _ended_by_time(result: Result) -> bool:
         return False
     short = result.reason is not None and result.reason.code == "too little time"
     return short or result.stop_reason == StopReason.TIME.value
-
-
-def whole_budget(seconds: float) -> float:
-    """A time budget of at least so many seconds, rounded up to two digits."""
-    step = 10 ** max(0, math.floor(math.log10(max(seconds, 1.0))) - 1)
-    return float(math.ceil(seconds / step) * step)
 
 
 def _run(job: Run) -> Result:
@@ -395,6 +389,6 @@ def _told(job: Run, checked: Sequence[Candidate], standings: RaceResult) -> tupl
     for candidate, standing in zip(checked, standings.standings[1:], strict=True):
         state = candidate.state
         predicted = job.start_cost / state.cost if state.cost > 0 else None
-        rules = tuple(dict.fromkeys(step.rule for step in state.trace))
+        rules = tuple(dict.fromkeys(told_name(step) for step in state.trace))
         found.append(RacedCandidate(rules, predicted, standing.speedup, standing.rounds, standing.failure))
     return tuple(found)

@@ -39,6 +39,7 @@ class Key(StrEnum):
     DATA = f"{PROVENANCE}original-data"
     SHAPES = f"{PROVENANCE}shapes"
     INTERRUPTED = f"{PROVENANCE}interrupted"
+    APPLIED = f"{PROVENANCE}applied"
     RUNTIME = f"{PROVENANCE}onnxruntime"
     CPU = f"{PROVENANCE}cpu"
     PROVIDER = f"{PROVENANCE}provider"
@@ -69,8 +70,9 @@ def identity(source: Path | onnx.ModelProto, options: Options, library: Library)
 
 
 def made_again(told: Mapping[str, str], original: Digest) -> dict[str, str]:
-    """What decisions say of their making, for the model that they are applied to."""
-    return {key: _original(original).get(key, text) for key, text in told.items()}
+    """What decisions say of their making, for another model or a part of their steps: nothing was timed there."""
+    kept = {key: _original(original).get(key, text) for key, text in told.items() if key not in MACHINE}
+    return kept | {Key.APPLIED: "untimed"} if kept else {}
 
 
 def _original(files: Digest) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from taso_py.certificate.describe import law_of
 from taso_py.graph.table import Table
-from taso_py.result import RuleReport
+from taso_py.result import BACKWARDS, RuleReport
 from taso_py.rules.rule import Rule, RuleSet
 from taso_py.search.matcher import Match
 from taso_py.search.state import State, TraceStep
@@ -30,24 +30,32 @@ def rule_reports(state: State, original: Table, rules: RuleSet, start: float) ->
         for site in step.tidied:
             tidied[site.rule] = tidied.get(site.rule, 0) + 1
     places = _Places(original)
-    laws: dict[str, Rule] = {}
+    laws: dict[str, tuple[Rule, bool]] = {}
     for step in state.trace:
         for match in places.follow(step):
-            laws.setdefault(match.rule.name, law_of(match.rule)[0])
+            laws.setdefault(match.rule.name, law_of(match.rule))
     counts = [*sites.items(), *((name, count) for name, count in tidied.items() if name not in sites)]
     known = {rule.id: rule.status for rule in rules}
-    return tuple(
-        RuleReport(
-            name,
-            laws[name].id,
-            known.get(laws[name].id, _ANY_ARITY),
-            count,
-            gains.get(name),
-            places=tuple(places.found.get(name, ())),
-            law=laws[name].text(),
+    found = []
+    for name, count in counts:
+        law, backwards = laws[name]
+        where = tuple(places.found.get(name, ()))
+        status = known.get(law.id, _ANY_ARITY)
+        found.append(
+            RuleReport(
+                law.name, law.id, status, count, gains.get(name), places=where, law=law.text(), backwards=backwards
+            )
         )
-        for name, count in counts
-    )
+    return tuple(found)
+
+
+def told_name(step: TraceStep) -> str:
+    """What a person calls the rule of a step: the law's name, and whether it was read backwards."""
+    rule = next((match.rule for applied in step.applied for match in applied if match.rule.name == step.rule), None)
+    if rule is None:
+        return step.rule
+    law, backwards = law_of(rule)
+    return f"{law.name}{BACKWARDS}" if backwards else law.name
 
 
 def places_of_steps(trace: Sequence[TraceStep], original: Table) -> Iterator[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -108,3 +109,9 @@ class Run:
             self.progress.update(candidates=count, best=promise, remaining_s=self.clock.left())
 
         return report
+
+
+def whole_budget(seconds: float) -> float:
+    """A time budget of at least so many seconds, rounded up to two digits."""
+    step = 10 ** max(0, math.floor(math.log10(max(seconds, 1.0))) - 1)
+    return float(math.ceil(seconds / step) * step)

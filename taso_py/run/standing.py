@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from taso_py.errors import OutputError
-from taso_py.files import require_model_file, same_file
+from taso_py.files import same_file
 from taso_py.onnx_io.artifact import external_locations
 from taso_py.options import Options
 from taso_py.progress import Progress
@@ -18,6 +18,7 @@ from taso_py.report.standing import Standing
 from taso_py.run import provenance
 from taso_py.run.pipeline import usable_rules
 from taso_py.run.provenance import Key
+from taso_py.run.subject import prepare
 from taso_py.version import VERSION
 
 
@@ -26,16 +27,14 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
 
     It goes by the metadata of the file: whoever alters the model and leaves them is believed.
     """
-    require_model_file(model)
+    prepare(model, options)  # what cannot be meant is told before anything that is in the way
     if not output.is_file() or same_file(model, output):
         raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
     try:
         proto = onnx.load(output, load_external_data=False)
         told = provenance.stated(proto)
         if output.read_bytes() == model.read_bytes():
-            return Standing(
-                model, output, told, f"it is a copy of {model}, as a run leaves it that finds nothing faster"
-            )
+            return Standing(model, output, told, f"it is a copy of {model}", copy=True)
         lost = [name for name in sorted(external_locations(proto)) if not (output.parent / name).is_file()]
     except (OSError, DecodeError, ValueError):
         return Standing(model, output, {}, "it is not a model of superopt's")
@@ -55,6 +54,8 @@ def _unlike(told: dict[str, str], wanted: dict[str, str]) -> str | None:
         return "it is superopt's result for another model"
     if version != VERSION:
         return f"it is a result of superopt {' '.join(version.split())[:40]}, and this is {VERSION}"
+    if Key.APPLIED in told:
+        return "superopt apply made it by decisions for other weights, and nothing was timed"
     if Key.INTERRUPTED in told:
         return "it is the result of a run that was interrupted"
     if told.get(Key.OPTIONS) != wanted[Key.OPTIONS]:

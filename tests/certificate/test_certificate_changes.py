@@ -260,13 +260,13 @@ DOCUMENT_CHANGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "another rule": (lambda d: first(d).update(id="0" * 12), "states no rule .* with id 000000000000"),
     "an altered law": (
         lambda d: restate(d, falsified, consistent=False),
-        r"^rule batchnorm-into-conv of the certificate is not the one with id \w+: it was altered",
+        r"^rule batchnorm-into-conv of the file is not the one with id \w+: it was altered",
     ),
     "a false law": (
         lambda d: restate(d, falsified, consistent=True),
         r"^rule batchnorm-into-conv \(\w+\) is not proved: it is not in the library",
     ),
-    "no law": (lambda d: d["rules"][0].update(text="rule"), "^rule .* of the certificate cannot be read"),
+    "no law": (lambda d: d["rules"][0].update(text="rule"), "^rule .* of the file cannot be read"),
     "two laws": (lambda d: d["rules"][0].update(text=d["rules"][0]["text"] * 2), "has the text of something else"),
     "a weight": (lambda d: d["weights"].clear(), "^weight .* is missing"),
     "a place twice": (lambda d: first(d)["places"].extend(first(d)["places"]), r"^step 1 of .*: b is replaced twice"),
@@ -278,11 +278,11 @@ DOCUMENT_CHANGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "rules in another order": (lambda d: d["rules"].reverse(), "^the rules of the certificate stand in another order"),
     "a rule for nothing": (
         lambda d: d["rules"].append(law(r"rule involution:\n  Neg(Neg(x))\n  => x\n".replace(r"\n", "\n"))),
-        "^rule involution of the certificate is used by no step",
+        "^rule involution of the file is used by no step",
     ),
     "a remark": (
         lambda d: d["rules"][0].update(text=d["rules"][0]["text"] + "# well\n"),
-        "^rule .* of the certificate is not written as it was",
+        "^rule .* of the file is not written as it was",
     ),
     "its own sha256": (lambda d: d.update(sha256="0"), "^the certificate was altered after it was written"),
     "the digest of the result": (

@@ -18,8 +18,9 @@ from onnx import numpy_helper
 import taso_py
 from scripts.audit.certificates.false_laws import BOUNDED_LAWS, FALSE_LAWS, FalseLaw
 from scripts.bench.networks import mobileone_s0, nasrnn
+from taso_py import api
 from taso_py.cli import main
-from taso_py.errors import DecisionsError, MismatchError, UsageError
+from taso_py.errors import DecisionsError, MismatchError, OutputError, UsageError
 from tests.conftest import RunCli
 from tests.helpers.certified import Case, convnet, overridable, trusting, weight
 from tests.helpers.graphs import model
@@ -91,6 +92,8 @@ def test_the_same_model_gives_the_same_bytes_and_another_a_certified_one(name: s
     made = case.apply(other).save(tmp_path / "other.onnx")
     assert (made.same_model, made.steps, made.places) == (False, same.steps, same.places)
     stated = {prop.key: prop.value for prop in made.model.metadata_props}
+    assert stated["superopt.applied"] == "untimed"
+    assert "applied" not in " ".join(prop.key for prop in same.model.metadata_props)
     assert stated["superopt.original"] == hashlib.sha256(other.read_bytes()).hexdigest()
     made.save_certificate(tmp_path / "certificate.json")
     assert taso_py.certify(other, made.output, tmp_path / "certificate.json", prover=trusting).steps == made.steps
@@ -107,10 +110,12 @@ def test_an_older_cpu_other_threads_and_an_empty_cache_give_the_same_bytes(done:
         assert out.read_bytes() == done.optimised.read_bytes()
 
 
-def test_the_decision_to_leave_a_model_as_it_is_is_one(tmp_path: Path) -> None:
+def test_the_decision_to_leave_a_model_as_it_is_is_one_and_says_why(tmp_path: Path) -> None:
     case = recorded(tmp_path, model("agraph (float[4] x) => (float[4] y) {y = Tanh(x)}"))
     found = case.apply().save(tmp_path / "out.onnx")
     assert (found.steps, found.nodes_after) == (0, 1)
+    assert found.decided == case.document()["measured"]["reason"]["words"]
+    assert str(found.decided) in found.text()
     assert (tmp_path / "out.onnx").read_bytes() == case.original.read_bytes()
 
 
@@ -237,7 +242,8 @@ def test_a_model_that_the_steps_were_not_made_for_is_refused_in_one_line(done: R
     onnx.save(model("agraph (float[4] x) => (float[4] y) {y = Tanh(x)}"), tmp_path / "other.onnx")
     with pytest.raises(DecisionsError, match=r"step 1 of .* there is no value"):
         done.apply(tmp_path / "other.onnx")
-    assert done.apply(tmp_path / "other.onnx", partial=True).steps == 0
+    with pytest.raises(DecisionsError, match="no step holds for this model; the first, step 1"):
+        done.apply(tmp_path / "other.onnx", partial=True)
 
 
 def test_overridable_initializers_need_the_callers_word(tmp_path: Path) -> None:
@@ -271,3 +277,16 @@ def test_the_command_line_records_and_applies(tmp_path: Path, run_cli: RunCli) -
     assert run_cli("certify", "m.onnx", "b.onnx", "c.json").returncode == 0
     assert run_cli("apply", "m.onnx", "d.json", "-o", "b.onnx").returncode == 4  # it is there already
     assert run_cli("apply", "m.onnx", "d.json", "-o", "x.onnx", "--certificate", "x.onnx").returncode == 2
+    before = (tmp_path / "d.json").read_bytes()
+    for over in (("-o", "d.json"), ("-o", "y.onnx", "--certificate", "d.json")):
+        assert run_cli("apply", "m.onnx", "d.json", *over, "--force").returncode == 4
+    assert (tmp_path / "d.json").read_bytes() == before
+    with pytest.raises(OutputError, match="a file that is read"):
+        taso_py.apply(tmp_path / "m.onnx", tmp_path / "d.json").save(tmp_path / "d.json", force=True)
+
+
+def test_what_was_applied_to_other_weights_is_no_result_of_a_search(done: Recorded, tmp_path: Path) -> None:
+    onnx.save(retrained(onnx.load(done.original)), tmp_path / "other.onnx")
+    done.apply(tmp_path / "other.onnx").save(tmp_path / "out.onnx")
+    found = api.standing(tmp_path / "other.onnx", tmp_path / "out.onnx", race=False)
+    assert "superopt apply made it" in str(found.unlike)

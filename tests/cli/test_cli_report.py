@@ -122,6 +122,7 @@ def test_json_holds_plain_values() -> None:
         "gain": 0.081,
         "places": ["stem/conv"],
         "law": "rule merge_groups: ...",
+        "backwards": False,
     }
     assert fields["shapes"] == [{"x": [1, 3, 224, 224]}]
     assert fields["rejected"][0]["reproduction"] == "bad.onnx"
@@ -187,7 +188,7 @@ def test_a_report_replaces_another_file_only_by_force(tmp_path: Path) -> None:
 def test_a_report_never_replaces_the_model(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text("model", encoding="utf-8")
-    with pytest.raises(OutputError, match="overwrite the model"):
+    with pytest.raises(OutputError, match="overwrite a file"):
         write_report(dataclasses.replace(IMPROVED, sources=(path,)), path, force=True)
 
 

@@ -22,7 +22,7 @@ import taso_py
 from scripts.bench.networks import nasrnn
 from taso_py.progress import Figures, ProgressReport
 from taso_py.report.progress import LiveProgress, PlainProgress
-from taso_py.run.pipeline import whole_budget
+from taso_py.run.run import whole_budget
 from tests.cli.test_signals import heeded
 from tests.conftest import cli_environment, tiny_network
 
