@@ -49,7 +49,7 @@ Exit codes:
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL
        (first Ctrl-C: 0; a faster model that was found is confirmed first, and then written)
-  130  second Ctrl-C
+  130  Ctrl-C (optimize: the second one)
   141  stdout was closed by its reader
   143  SIGTERM: as SIGHUP
 """
