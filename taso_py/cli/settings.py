@@ -257,9 +257,14 @@ def _mapping(field: Declared) -> tuple[bool, bool]:
     return whole or any(get_origin(one) is Mapping for one in get_args(field.kind)), whole
 
 
+def _holds_paths(kind: Any) -> bool:
+    """Whether a type is Path, or one is a part of it."""
+    return kind is Path or any(map(_holds_paths, get_args(kind)))
+
+
 def _beside(field: Declared, text: str, folder: Path) -> str:
     """A text whose file, if it names one, is relative to the folder."""
-    if Path not in (field.kind, *get_args(field.kind)) or text in (field.flag.metavar or "").split("|")[1:]:
+    if not _holds_paths(field.kind) or text in (field.flag.metavar or "").split("|")[1:]:
         return text
     name, equals, file = text.rpartition("=") if _mapping(field)[0] else ("", "", text)
     path = Path(os.path.expanduser(file))  # noqa: PTH111 - a home that nobody knows stays as it is written
