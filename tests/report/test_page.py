@@ -282,7 +282,7 @@ def test_boxes_of_a_layout_do_not_overlap_and_edges_run_downwards(seed: int) -> 
 @pytest.mark.parametrize(
     ("law", "words"),
     [
-        ("MatMul(MatMul(x, a), b) == MatMul(x, MatMul(a, b))", "x a b = x (a b)"),
+        ("MatMul(MatMul(x, a), b) == MatMul(x, MatMul(a, b))", "x a b ⟶ x (a b)"),
         ("Sub(x, Sub(y, z)) => Add(Sub(x, y), z)", "x − (y − z) ⟶ x − y + z"),
         ("Neg(Conv(x, w, b)) => Conv(x, Neg(w), Neg(b))", "−(x ∗ w + b) ⟶ x ∗ (−w) + (−b)"),
         ("Mul(x, Reciprocal(y)) => Div(x, y)", "x ⊙ (1 / y) ⟶ x / y"),
@@ -290,3 +290,5 @@ def test_boxes_of_a_layout_do_not_overlap_and_edges_run_downwards(seed: int) -> 
 )
 def test_mathematics_keeps_what_is_grouped(law: str, words: str) -> None:
     assert law_in_mathematics(parse_rule(f"rule r: {law}"))[0] == words
+    left, _, right = words.partition(" ⟶ ")
+    assert law_in_mathematics(parse_rule(f"rule r: {law}"), backwards=True)[0] == f"{right} ⟶ {left}"
