@@ -24,7 +24,10 @@ _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "stash_type"})
 
 def evaluate(model: Any, feeds: Feeds) -> Outputs:
     """Outputs by name, float64 where the model says float32 or float16; ModelError when the evaluator cannot do it."""
-    proto = onnx.load(Path(model)) if isinstance(model, str) else onnx.ModelProto.FromString(bytes(model))
+    if isinstance(model, str):
+        proto = onnx.load(Path(model), format="protobuf")
+    else:
+        proto = onnx.ModelProto.FromString(bytes(model))
     try:
         widen(proto)
         evaluator = ReferenceEvaluator(proto)

@@ -143,7 +143,7 @@ def _load(ref: ModelRef) -> onnx.ModelProto:
     try:
         if isinstance(ref.model, bytes):
             return cast("onnx.ModelProto", onnx.ModelProto.FromString(ref.model))
-        return onnx.load(ref.model, load_external_data=False)
+        return onnx.load(ref.model, format="protobuf", load_external_data=False)
     except OSError as error:
         raise ModelError(f"{ref.model!s}: {error.strerror}: give the path of an ONNX file") from error
     except Exception as error:  # protobuf's DecodeError class differs between its implementations

@@ -42,7 +42,7 @@ def cramped(worker: Worker, original: ModelRef, candidate: ModelRef, cases: Sequ
 
 def _load(model: ModelRef) -> onnx.ModelProto:
     if isinstance(model.model, Path):
-        return onnx.load(model.model, load_external_data=False)
+        return onnx.load(model.model, format="protobuf", load_external_data=False)
     proto: onnx.ModelProto = onnx.ModelProto.FromString(model.model)
     return proto
 

@@ -40,7 +40,7 @@ class CopiedFile:
         """The model, with its external data loaded."""
         import onnx
 
-        return onnx.load(self.path)
+        return onnx.load(self.path, format="protobuf")
 
     def write(self, folder: Path, target: Path) -> None:
         """Copy the file; its external data too, unless `target` lies where those references already hold."""
@@ -119,7 +119,8 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
     """The external data files of a model, as they are written in it: relative to the model's folder."""
     import onnx
 
-    proto = onnx.load(model, load_external_data=False) if isinstance(model, Path) else model
+    # By its name alone a file would be taken for a model written as text.
+    proto = onnx.load(model, format="protobuf", load_external_data=False) if isinstance(model, Path) else model
     return frozenset(
         entry.value
         for tensor in _tensors(proto)
@@ -131,9 +132,11 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
 
 def model_files(model: Path) -> tuple[Path, ...]:
     """A model's file and those of its external data; itself alone where it cannot be read."""
+    from google.protobuf.message import DecodeError
+
     try:
         return (model, *(model.parent / location for location in sorted(external_locations(model))))
-    except Exception:  # noqa: BLE001 - protobuf's own errors, and every other way in which a file is no model
+    except (OSError, ValueError, DecodeError):
         return (model,)
 
 

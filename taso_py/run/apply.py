@@ -29,7 +29,7 @@ from taso_py.run.candidates import Workshop, work_folder
 from taso_py.run.conclude import sources_of
 from taso_py.run.growth import growth
 from taso_py.run.provenance import made_again
-from taso_py.run.subject import Subject, prepare, require_runnable, weight_bytes
+from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, weight_bytes
 
 _SMALL_GROWTH = 2**26
 """Computed weights may add as many bytes as the model has, or so many: a search allows itself less."""
@@ -56,7 +56,7 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
             raise DecisionsError(f"no step holds for this model; the first, {made.skipped[0].words()}")
         if growth(loaded.table)(table) > max(_SMALL_GROWTH, weight_bytes(loaded.proto)):
             raise DecisionsError("the decisions more than double the model's weights: no search decides that")
-        with _checker(subject, options) as checker, work_folder() as folder:
+        with checker_of(subject, options) as checker, work_folder() as folder:
             whole = unchanged.same_model and not made.skipped
             told = decisions.metadata if whole else made_again(decisions.metadata, digest(source))
             workshop = _workshop(told, subject, checker, folder, options)
@@ -104,17 +104,6 @@ def _admitted(decisions: Decisions, options: ApplyOptions) -> Mapping[str, Rule]
     except (CertificateError, RuleError) as error:
         raise DecisionsError(str(error)) from None
     return {rule.id: rule for rule in extended(admitted, SiteProofs(proofs_path()))}
-
-
-def _checker(subject: Subject, options: ApplyOptions) -> Checker:
-    return Checker(
-        subject.reference,
-        subject.config,
-        workloads=options.workloads or (options.shapes,),
-        overrides=subject.overrides,
-        seed=options.seed,
-        facts=subject.facts,
-    )
 
 
 def _workshop(

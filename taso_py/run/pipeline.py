@@ -18,7 +18,6 @@ from taso_py.backend.timing import Confirmation, Unconfirmed, confirm
 from taso_py.check.check import Checker
 from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
-from taso_py.check.tolerance import Closeness
 from taso_py.cost.cache import proofs_path
 from taso_py.errors import ModelError, OutputError, SuperoptError, WorkerError
 from taso_py.graph.table import Table
@@ -38,7 +37,7 @@ from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
-from taso_py.run.subject import Subject, prepare, require_runnable
+from taso_py.run.subject import Subject, checker_of, prepare, require_runnable
 from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
@@ -239,22 +238,11 @@ def _with_selected(found: Found, chosen: Sequence[State]) -> Found:
 
 
 def _checker(job: Run) -> Checker:
-    """The checker of this model; computes the original's outputs at its first use."""
-    options, setting = job.options, job.setting
-    return Checker(
-        setting.reference,
-        setting.config,
-        workloads=options.workloads or (options.shapes,),
-        overrides=setting.overrides,
-        seed=options.seed,
-        limits=CheckLimits(
-            deadline=job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE),
-            flops=job.roofline.flops(setting.loaded.table),
-        ),
-        closeness=Closeness.of(options.rtol, options.atol),
-        facts=setting.facts,
-        worker=job.worker if job.shared_worker else None,
+    limits = CheckLimits(
+        deadline=job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE),
+        flops=job.roofline.flops(job.setting.loaded.table),
     )
+    return checker_of(job.setting, job.options, limits=limits, worker=job.worker if job.shared_worker else None)
 
 
 def _workshop(job: Run, checker: Checker, folder: Path) -> Workshop:

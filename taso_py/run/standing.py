@@ -31,7 +31,7 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
     if not output.is_file() or same_file(model, output):
         raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
     try:
-        proto = onnx.load(output, load_external_data=False)
+        proto = onnx.load(output, format="protobuf", load_external_data=False)
         told = provenance.stated(proto)
         if output.read_bytes() == model.read_bytes():
             return Standing(model, output, told, f"it is a copy of {model}", copy=True)

@@ -10,11 +10,15 @@ from typing import Any, TypeAlias
 
 import onnx
 
+from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.runtime import available_threads, require_runtime
+from taso_py.check.check import Checker
 from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
+from taso_py.check.oracle import OracleLimits
 from taso_py.check.shapes import Assignment, resolve_shapes
+from taso_py.check.tolerance import Closeness
 from taso_py.files import load_arrays, require_model_file
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import RewriteOptions, SessionOptions
@@ -75,6 +79,23 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
         overrides=overrides,
         sizes=loaded.sizes_of(assignments[0].shapes),
         config=worker_config(options),
+    )
+
+
+def checker_of(
+    subject: Subject, options: RewriteOptions, *, limits: OracleLimits | None = None, worker: Worker | None = None
+) -> Checker:
+    """The checker of what becomes of the model; computes the original's outputs at its first use."""
+    return Checker(
+        subject.reference,
+        subject.config,
+        workloads=options.workloads or (options.shapes,),
+        overrides=subject.overrides,
+        seed=options.seed,
+        limits=limits,
+        closeness=Closeness.of(options.rtol, options.atol),
+        facts=subject.facts,
+        worker=worker,
     )
 
 

@@ -263,6 +263,12 @@ def test_weights_that_leave_the_range_are_refused(done: Recorded, tmp_path: Path
         done.apply(tmp_path / "other.onnx")
 
 
+def test_the_tolerance_that_is_asked_for_counts(done: Recorded) -> None:
+    assert done.apply(rtol=1e-3, atol=1e-3).steps > 0
+    with pytest.raises(MismatchError, match="change the model's values"):
+        done.apply(rtol=0.0, atol=0.0)
+
+
 def test_the_command_line_records_and_applies(tmp_path: Path, run_cli: RunCli) -> None:
     onnx.save(convnet(), tmp_path / "m.onnx")
     said = run_cli("optimize", "m.onnx", "--no-race", "--record", "d.json", "-o", "a.onnx", "--json")

@@ -9,7 +9,7 @@ import pytest
 
 from taso_py.errors import ModelError, OutputError
 from taso_py.files import check_target, require_model_file
-from tests.conftest import RunCli
+from tests.conftest import RunCli, tiny_network
 
 
 def test_only_regular_files_are_read(tmp_path: Path, run_cli: RunCli) -> None:
@@ -38,3 +38,22 @@ def test_a_link_is_never_replaced(tmp_path: Path, to: str) -> None:
         check_target(link, force=True)
     assert link.is_symlink()
     assert file.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".onnxtxt"])
+def test_what_a_model_is_called_does_not_say_how_it_is_written(suffix: str, tmp_path: Path, run_cli: RunCli) -> None:
+    """onnx.load takes some names for models written as text."""
+    model, out = tmp_path / f"m{suffix}", tmp_path / f"o{suffix}"
+    model.write_bytes(tiny_network().SerializeToString())
+    files = ("--certificate", "c.cert", "--record", "d.dec")
+    for arguments in (
+        ("optimize", model, "-o", out, "--no-race", *files),
+        ("optimize", model, "-o", out, "--no-race"),
+        ("certify", model, out, "c.cert"),
+        ("apply", model, "d.dec", "-o", tmp_path / f"a{suffix}"),
+        ("check", model, out),
+        ("diff", model, out),
+        ("inspect", model),
+    ):
+        done = run_cli(*arguments)
+        assert done.returncode == 0, f"{arguments[0]}: {done.stderr}"
