@@ -8,9 +8,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypeGuard
+from typing import Literal, Protocol, TypeAlias, TypedDict, TypeGuard, Unpack
 
 Level = Literal["debug", "detail", "info", "warning"]
+
+
+class NewFigures(TypedDict, total=False):
+    """What changed since the last update; what is None or missing is as before."""
+
+    done: int | None
+    """Steps of this phase."""
+    candidates: int | None
+    best: float | None
+    """Speed-up of the best graph so far, as predicted."""
+    measured: float | None
+    """That of the best whole model so far, as measured."""
+    remaining_s: float | None
 
 
 class Progress(Protocol):
@@ -20,19 +33,8 @@ class Progress(Protocol):
         """A new phase begins, of `total` steps if that is known."""
         ...
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
-        """Steps done in this phase, candidates seen, best speed-up so far as predicted and as measured, seconds left.
-
-        Measured is the ratio of whole models. None: as before.
-        """
+    def update(self, **figures: Unpack[NewFigures]) -> None:
+        """Figures that changed."""
         ...
 
     def log(self, level: Level, text: str) -> None:
@@ -46,15 +48,7 @@ class SilentProgress:
     def phase(self, name: str, total: int | None = None) -> None:
         """Ignored."""
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
+    def update(self, **figures: Unpack[NewFigures]) -> None:
         """Ignored."""
 
     def log(self, level: Level, text: str) -> None:
@@ -92,22 +86,14 @@ class Figures:
         """A new phase begins."""
         self.name, self.total, self.done = name, total, None
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
-        """Take what is given; None: as before."""
-        self.done = self.done if done is None else done
-        self.candidates = self.candidates if candidates is None else candidates
-        self.best = self.best if best is None else best
-        self.measured = self.measured if measured is None else measured
+    def update(self, **figures: Unpack[NewFigures]) -> None:
+        """Take what is given."""
+        remaining_s = figures.pop("remaining_s", None)
         if remaining_s is not None:
             self.deadline = time.monotonic() + remaining_s
+        for name, value in figures.items():
+            if value is not None:
+                setattr(self, name, value)
 
     def report(self) -> ProgressReport:
         """The figures at this moment."""
@@ -137,17 +123,9 @@ class CallingProgress:
         self._figures.start(name, total)
         self._tell()
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
+    def update(self, **figures: Unpack[NewFigures]) -> None:
         """Tell of the figures, if they are new or the last call is old enough."""
-        self._figures.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
+        self._figures.update(**figures)
         moment, known = self._called
         if known != (self._figures.measured, self._figures.best) or time.monotonic() >= moment + _INTERVAL_S:
             self._tell()
@@ -179,17 +157,9 @@ class KeptWarnings(SilentProgress):
         """Passed on."""
         self.shown.phase(name, total)
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
+    def update(self, **figures: Unpack[NewFigures]) -> None:
         """Passed on."""
-        self.shown.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
+        self.shown.update(**figures)
 
     def log(self, level: Level, text: str) -> None:
         """Passed on, and kept where it is a warning."""

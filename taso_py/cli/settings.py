@@ -118,6 +118,7 @@ def find(current: Any) -> Path | None:
     for folder in (here, *here.parents):
         for name in (OWN, SHARED):
             file = Path(name) if folder == here else folder / name
+            # Path.is_file raises for a folder that may not be looked into.
             if os.path.isfile(file) and (name == OWN or _own_table(file, _parsed(file)) is not None):  # noqa: PTH113
                 return file
     return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Unpack
 
-from taso_py.progress import Level
+from taso_py.progress import Level, NewFigures
 
 PROGRESS = "taso_py.progress"
 """The logger of progress."""
@@ -35,19 +36,11 @@ class LoggedProgress:
             self._figures["total"] = total
         self.log("info", name)
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
+    def update(self, **figures: Unpack[NewFigures]) -> None:
         """Log the figures if the last such record is old enough, else for debugging only."""
-        left = None if remaining_s is None else round(max(0.0, remaining_s), 1)
-        new = {"done": done, "candidates": candidates, "best": best, "measured": measured, "remaining_s": left}
-        self._figures |= {name: value for name, value in new.items() if value is not None}
+        left = figures.get("remaining_s")
+        new = {**figures, "remaining_s": None if left is None else round(max(0.0, left), 1)}
+        self._figures |= {name: value for name, value in new.items() if isinstance(value, int | float)}
         due = time.monotonic() >= self._next
         if due:
             self._next = time.monotonic() + self._interval_s

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO, Unpack
 
-from taso_py.progress import Figures, Level, Progress, ProgressReport, SilentProgress
+from taso_py.progress import Figures, Level, NewFigures, Progress, ProgressReport, SilentProgress
 from taso_py.streams import say
 
 if TYPE_CHECKING:
@@ -48,17 +48,9 @@ class PlainProgress:
         self._figures.start(name, total)
         self._report("detail")
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
+    def update(self, **figures: Unpack[NewFigures]) -> None:
         """Print the figures if the last line is old enough."""
-        self._figures.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
+        self._figures.update(**figures)
         self._report("debug")
 
     def _report(self, early: Level) -> None:
@@ -110,17 +102,9 @@ class LiveProgress:
         self._figures.start(name, total)
         self.log("detail", name)
 
-    def update(
-        self,
-        *,
-        done: int | None = None,
-        candidates: int | None = None,
-        best: float | None = None,
-        measured: float | None = None,
-        remaining_s: float | None = None,
-    ) -> None:
+    def update(self, **figures: Unpack[NewFigures]) -> None:
         """Show the figures at the next refresh."""
-        self._figures.update(done=done, candidates=candidates, best=best, measured=measured, remaining_s=remaining_s)
+        self._figures.update(**figures)
 
     def log(self, level: Level, text: str) -> None:
         """Print one line above the display if the verbosity asks for its level."""

@@ -61,7 +61,7 @@ def test_a_speedup_is_judged_by_its_interval(interval: tuple[float, float, float
 def test_a_model_that_came_back_is_as_fast_as_accurate_and_as_large_as_it_was(
     code: str, verdict: str, tiny_model: Path
 ) -> None:
-    back = result_of(tiny_model, reason=Reason(code, "because"))  # type: ignore[arg-type]
+    back = result_of(tiny_model, reason=Reason(code, "because"))
     found = back.judged({"min-speedup": 1.01, "max-rel-error": 0.0, "max-size": 1.0}).gate
     assert [one.verdict for one in found] == [verdict, "passed", "passed"]
     assert [one.found for one in found] == [1.0, 0.0, 1.0]

@@ -65,7 +65,7 @@ def test_help_has_examples_and_every_option_under_its_heading(name: str) -> None
             found[line.split("  ")[1].split(" ")[0].rstrip(",")] = heading
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert found.pop("-h") == "General"
-    assert found == {one.opts[0]: one.field.flag.group for one in options}  # type: ignore[attr-defined]
+    assert found == {one.opts[0]: one.field.flag.group for one in options}
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def bar(width: int, *, measured: float | None, name: str = "search", stopped: bo
     """The last line of a display in so many columns, 42 of 120 seconds into a run."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=width, color_system=None)
-    with LiveProgress(console, stop=[1] if stopped else None) as progress:  # type: ignore[arg-type]
+    with LiveProgress(console, stop=[1] if stopped else None) as progress:
         progress._figures.begin = time.monotonic() - 42.5
         progress.phase(name, 12)
         progress.update(done=4, best=2.5, measured=measured, remaining_s=78.5)

@@ -205,7 +205,7 @@ def test_names_of_a_model_are_text_and_nothing_else(name: str) -> None:
     assert [line for line in outside_fences(markdown(told)) if line.startswith("# ")] == [
         line for line in outside_fences(markdown(told)) if line.startswith("# resnext50")
     ]
-    require_sound(difference_page((name, name), compare(*told.evidence.graphs())))  # type: ignore[union-attr]
+    require_sound(difference_page((name, name), compare(*told.evidence.graphs())))
 
 
 def many(count: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
