@@ -76,6 +76,12 @@ class RuleError(UsageError):
     code = "rule"
 
 
+class TooLateError(SuperoptError):
+    """Something takes longer than the time that is left for it; it was not begun."""
+
+    code = "too late"
+
+
 class ModelError(SuperoptError):
     """MODEL is missing, unreadable, not an ONNX model, or ONNX Runtime cannot run it."""
 

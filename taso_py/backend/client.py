@@ -6,15 +6,15 @@ starts a fresh child and opens again what it needs. Not thread-safe: one request
 
 from __future__ import annotations
 
-import os
+import math
 import pickle
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -46,14 +46,15 @@ from taso_py.backend.protocol import (
 from taso_py.backend.runtime import require_runtime
 from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError
 from taso_py.folders import RunFolder
+from taso_py.processes.isolated import command, environment
 
 if TYPE_CHECKING:
     import numpy as np
 
     Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
 
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _START_S = 120.0  # importing ONNX Runtime from a cold disk
+_MOMENT_S = 1.0
 _LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
 
 
@@ -71,7 +72,8 @@ class _Child:
 class Worker:
     """ONNX Runtime in a child process, started at the first request; a context manager.
 
-    Every request takes ``timeout`` in seconds (default: the worker's); a child that exceeds it is killed.
+    Every request takes ``timeout`` in seconds (default: the worker's); a child that exceeds it is killed.  None is
+    waited for beyond ``until``, a time.monotonic() value, but for a moment.
     Raises RuntimeMissingError (no ONNX Runtime, no such provider), ModelError (ONNX Runtime refuses the model
     or the run), WorkerError (the child died or hung).
     """
@@ -83,11 +85,21 @@ class Worker:
             raise UsageError(f"threads must be at least 1, not {config.threads}")
         self.config = config
         self.timeout = timeout
+        self.until = math.inf
         self.restarts = 0
         self._child: _Child | None = None
         self._opened: dict[int, tuple[ModelRef, Open]] = {}
         self._next = 1
         self._version: str | None = None
+
+    @contextmanager
+    def keeping_to(self, until: float) -> Iterator[None]:
+        """Within the block no request is waited for beyond this time.monotonic() value, but for a moment."""
+        outer, self.until = self.until, min(self.until, until)
+        try:
+            yield
+        finally:
+            self.until = outer
 
     def __enter__(self) -> Self:
         return self
@@ -273,7 +285,7 @@ class Worker:
     def _call(self, request: Request, timeout: float | None = None) -> Any:
         """Send one request and return the reply's value; any failure to do so ends the child."""
         child = self._alive()
-        limit = self.timeout if timeout is None else timeout
+        limit = min(self.timeout if timeout is None else timeout, max(_MOMENT_S, self.until - time.monotonic()))
         doing = type(request).__name__.lower()
         try:
             send(child.connection, request)
@@ -283,7 +295,7 @@ class Worker:
         except TimeoutError:
             self._kill()
             raise WorkerError(
-                f"worker did not answer {doing} within {limit:.0f} s and was stopped: "
+                f"worker did not answer {doing} within {limit:.3g} s and was stopped: "
                 "allow more time or use a smaller input"
             ) from None
         except (EOFError, OSError):
@@ -337,14 +349,13 @@ def _start(config: WorkerConfig) -> _Child:
     stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
     with theirs:
         process = subprocess.Popen(
-            # -P: a module in the current directory must not shadow numpy or onnx
-            [sys.executable, "-P", "-m", "taso_py.backend.worker", str(theirs.fileno())],
+            command("taso_py.backend.worker", str(theirs.fileno())),
             stdin=subprocess.DEVNULL,
             stdout=stderr,
             stderr=stderr,
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
-            env=_environment(),
+            env=environment(),
         )
     connection = Connection(ours.detach())
     try:
@@ -360,17 +371,6 @@ def _start(config: WorkerConfig) -> _Child:
     tail = _tail(stderr)
     stderr.close()
     raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
-
-
-def _environment() -> dict[str, str]:
-    """The parent's environment, with this package importable even when it is not installed, without telemetry.
-
-    ONNX Runtime's wheels write a device id below the home directory and look up the vendor's collector when they are
-    imported: a call of its API comes too late.
-    """
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    own = {"PYTHONPATH": os.pathsep.join([*paths, str(_PACKAGE_ROOT)]), "ORT_DISABLE_TELEMETRY": "1"}
-    return {**os.environ, **own}
 
 
 def _require_file(ref: ModelRef) -> None:

@@ -25,6 +25,10 @@ from taso_py.backend.statistics import (
 from taso_py.errors import UsageError
 
 MIN_CONFIRM_ROUNDS = 12
+_OPENING_SHARE = 0.3
+"""Part of a confirmation's time that opening the sessions may take."""
+_PATIENCE_S = 2.0
+"""How long after the end of its time a worker is still waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,29 +108,29 @@ def confirm(
 
     Rounds in which a model had to wait for a CPU in all its runs do not count, and are made up for as time allows.
     The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
-    favour it by a percent for as long as it lives.
+    favour it by a percent for as long as it lives; less often where opening them would take most of the time.
     """
     pairs: list[list[float]] = []  # per round: before, after of workload 0, before, after of workload 1, ...
     delayed = 0
     feeds = [feed for feed in workloads for _ in range(2)]
-    with Worker(config) as worker:
-        for group in range(groups):
-            handles = _open_pair(worker, original, winner, reverse=group % 2 == 1)
+    with Worker(config) as worker, worker.keeping_to(deadline + _PATIENCE_S):
+        while groups and (begin := time.monotonic()) < deadline:
+            handles = _open_pair(worker, original, winner, reverse=groups % 2 == 0)
             now = time.monotonic()
-            count = -(-(rounds - len(pairs)) // (groups - group))
+            openings = _OPENING_SHARE * (deadline - begin) / max(now - begin, 1e-9)
+            groups = max(1, int(min(groups, openings)))
             timed = worker.time_undelayed(
                 handles * len(workloads),
                 feeds,
-                rounds=count,
+                rounds=-(-(rounds - len(pairs)) // groups),
                 block_s=affordable_block(block_s, now, deadline, rounds - len(pairs), len(feeds)),
-                deadline=now + (deadline - now) / (groups - group),
+                deadline=now + (deadline - now) / groups,
             )
             pairs += [[float(np.median(block)) for block in blocks] for blocks in timed.rounds]
             delayed += timed.delayed
+            groups -= 1
             for handle in handles:
                 worker.close(handle)
-            if time.monotonic() >= deadline:
-                break
     return replace(_confirmation(pairs, seed), delayed=delayed) if pairs else Unconfirmed(delayed)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from taso_py.arrays import Array
-from taso_py.errors import ModelError, TypingError
-from taso_py.graph.sizes import Size, element_variables
+from taso_py.errors import ModelError, TooLateError, TypingError
+from taso_py.graph.sizes import element_variables
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Operand, Reduce, Scalar
@@ -22,8 +25,13 @@ from taso_py.ops.operator import Operator
 
 MEMORY_BYTES = 256 * 2**20
 """How much of intermediate results is remembered."""
-MAXIMAL_ELEMENTS = 2**27
+MAXIMAL_BYTES = 3 * 2**29
+"""The most that operands and result of one operator may take in float64."""
 MAXIMAL_STEPS = 2**17
+_LEAST_WORK = 2**20
+"""Steps of a loop below which nobody asks how long an operator will take."""
+_KERNEL_RATE, _LOOP_RATE = 5e9, 1e8
+"""Steps a second that are hoped for of an operator that was not seen at work yet."""
 
 
 @dataclass(slots=True)
@@ -38,14 +46,32 @@ class Folder:
     _: KW_ONLY
     out_of_range: set[int] = field(default_factory=set)
     """Ids whose folded numbers are too large or too small for their element type, although all sources are finite."""
+    deadline: float = math.inf
+    """A time.monotonic() value: what would be ready only after it is not begun."""
+    refused: str = ""
+    """What was last not begun for want of time."""
+    _rates: dict[type[Operator], float] = field(default_factory=dict)
+    """Steps a second that an operator was last seen to make."""
     _keys: dict[tuple[Operator, tuple[int, ...]], int] = field(default_factory=dict)
     _memo: OrderedDict[int, Array] = field(default_factory=OrderedDict)
     _bytes: int = 0
     _table: Mapping[int, Node] | None = None
     _table_keys: dict[int, int] = field(default_factory=dict)
 
+    @contextmanager
+    def until(self, deadline: float) -> Iterator[None]:
+        """Within the block nothing is begun that would take longer than to this time.monotonic() value."""
+        outer, self.deadline = self.deadline, min(self.deadline, deadline)
+        try:
+            yield
+        finally:
+            self.deadline = outer
+
     def value(self, constant: int, nodes: Mapping[int, Node]) -> Array:
-        """The value of a constant id in the element type of that id; `nodes` is the table to read it from."""
+        """The value of a constant id in the element type of that id; `nodes` is the table to read it from.
+
+        `TypingError` where it cannot be folded, `TooLateError` where that would take longer than there is time.
+        """
         dtype = np.dtype(self.values.types[constant].dtype)
         if constant not in nodes:
             return self.source(constant)
@@ -99,19 +125,32 @@ class Folder:
         order = self._missing(constant, nodes, keys, known)
         uses = Counter([constant, *(i for value in order for i in _operands(nodes[value]))])
         for value in order:
-            operator, inputs = nodes[value].operator, _operands(nodes[value])
-            try:
-                found = evaluate(operator, [known[i] for i in inputs], [self.values.types[i] for i in inputs])
-            except (ArithmeticError, MemoryError, RecursionError) as error:
-                why = type(error).__name__
-                raise TypingError(f"{operator} of {len(inputs)} operands cannot be folded ({why})") from error
-            known[value] = found
+            inputs = _operands(nodes[value])
+            types = [self.values.types[i] for i in inputs]
+            known[value] = found = self._computed(nodes[value].operator, [known[i] for i in inputs], types)
             self._remember(keys[value], found)
             uses.subtract(inputs)
             for i in inputs:
                 if uses[i] <= 0:
                     known.pop(i, None)
         return known[constant]
+
+    def _computed(self, operator: Operator, operands: Sequence[Array], types: Sequence[TensorType]) -> Array:
+        """The operator's value, if there is time for it."""
+        work = _work(operator, types)
+        begin = time.monotonic()
+        expected = work / self._rates.get(type(operator), _KERNEL_RATE if _has_kernel(operator) else _LOOP_RATE)
+        if work > _LEAST_WORK and begin + expected > self.deadline:
+            self.refused = f"{operator.onnx} of the weights {' and '.join(map(str, types))}"
+            raise TooLateError(f"{self.refused} takes too long to fold in the time left")
+        try:
+            found = evaluate(operator, operands, types)
+        except (ArithmeticError, MemoryError, RecursionError) as error:
+            why = type(error).__name__
+            raise TypingError(f"{operator} of {len(operands)} operands cannot be folded ({why})") from error
+        if work > _LEAST_WORK:
+            self._rates[type(operator)] = work / max(time.monotonic() - begin, 1e-6)
+        return found
 
     def _missing(
         self, constant: int, nodes: Mapping[int, Node], keys: Mapping[int, int], known: dict[int, Array]
@@ -169,22 +208,40 @@ def _operands(node: Node) -> list[int]:
 
 def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
     """`TypingError` when the value is symbolic in size or takes too much memory or time to compute here."""
-    result = operator.infer(*types)
-    if not isinstance(result.elements, int) or result.elements > MAXIMAL_ELEMENTS:
-        raise TypingError(f"{operator} has a result too large to fold: {result}")
-    if type(operator).kernel is not Operator.kernel:
-        return
-    index = tuple(s.size for s in element_variables(result.rank))
-    views = tuple(Operand(k, t) for k, t in enumerate(types))
-    if _too_long(operator, views, index):
+    if _bytes(operator, types) > MAXIMAL_BYTES:
+        raise TypingError(f"{operator} of {', '.join(map(str, types))} is too large to fold")
+    if not _has_kernel(operator) and _steps(operator, tuple(types)) > MAXIMAL_STEPS:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")
 
 
-def _too_long(operator: Operator, views: tuple[Operand, ...], index: tuple[Size, ...]) -> bool:
+def _bytes(operator: Operator, types: Sequence[TensorType]) -> float:
+    """What operands and result take in float64."""
+    elements = [t.elements for t in (*types, operator.infer(*types))]
+    return 8.0 * sum(n if isinstance(n, int) else math.inf for n in elements)
+
+
+def _has_kernel(operator: Operator) -> bool:
+    return type(operator).kernel is not Operator.kernel
+
+
+def _work(operator: Operator, types: Sequence[TensorType]) -> float:
+    """About how many steps the innermost loops make to compute the operator's value."""
+    if _bytes(operator, types) < 8 * math.sqrt(_LEAST_WORK):
+        return 0.0
+    elements = operator.infer(*types).elements
+    assert isinstance(elements, int)
+    return elements * max(1.0, min(_steps(operator, tuple(types)), MAXIMAL_STEPS))
+
+
+@lru_cache(maxsize=4096)
+def _steps(operator: Operator, types: tuple[TensorType, ...]) -> float:
+    """How many times the innermost body of the operator's reductions is evaluated for one element of its result."""
+    index = tuple(s.size for s in element_variables(operator.infer(*types).rank))
+    views = tuple(Operand(k, t) for k, t in enumerate(types))
     try:
-        return _loop_length(operator.element(views, index)) > MAXIMAL_STEPS
+        return _loop_length(operator.element(views, index))
     except RecursionError:  # the meaning of a thousand operands is as deep
-        return True
+        return math.inf
 
 
 def _loop_length(meaning: Scalar) -> float:

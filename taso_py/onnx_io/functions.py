@@ -8,7 +8,12 @@ from graphlib import CycleError, TopologicalSorter
 import onnx
 
 from taso_py.errors import ModelError
+from taso_py.onnx_io.carry import skeleton
+from taso_py.onnx_io.child import CHILD
+from taso_py.processes.isolated import NoAnswerError, answer
 
+_PATIENCE_S = 60.0
+"""The longest that inlining may take."""
 MOST_NODES = 2_000_000
 """Largest graph that functions may expand to: ONNX Runtime inlines all of them when it opens a model."""
 
@@ -17,15 +22,17 @@ Key = tuple[str, str, str]
 
 
 def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its functions inlined; ModelError where one calls itself, or too much comes of it."""
-    import onnx.inliner
+    """The model with its functions inlined, without the data of large weights.
 
+    ModelError where a function calls itself, or too much comes of them.  ONNX's C++ code that does it runs in a process
+    of its own.
+    """
     require_finite(proto)
     try:
-        return onnx.inliner.inline_local_functions(proto)
-    except Exception as error:  # it raises whatever its C++ code meets
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"the functions of the model cannot be inlined: {reason}; export it again") from error
+        given = skeleton(proto).SerializeToString()
+        return onnx.load_model_from_string(answer(CHILD, "inline", given=given, seconds=_PATIENCE_S))
+    except (NoAnswerError, ValueError) as error:
+        raise ModelError(f"the functions of the model cannot be inlined: {error}; export it again") from error
 
 
 def require_finite(proto: onnx.ModelProto) -> None:

@@ -1,4 +1,7 @@
-"""Types of opaque nodes' outputs, as ONNX's own shape inference derives them from the graph's inputs."""
+"""Types of opaque nodes' outputs, as ONNX's own shape inference derives them from the graph's inputs.
+
+It runs in a process of its own: there are models of which it dies, and some of which it does not end.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,12 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.onnx_io.carry import skeleton
+from taso_py.onnx_io.child import CHILD
 from taso_py.onnx_io.structure import conforms_throughout
+from taso_py.processes.isolated import NoAnswerError, answer
 
+_PATIENCE_S = 20.0
+"""The longest that inference may take; tens of thousands of nodes take it a second."""
 _GRAPH_ATTRIBUTES = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
@@ -18,7 +25,8 @@ def inferred_types(
 ) -> dict[str, onnx.TypeProto]:
     """Types by value name; ``order`` is a topological order of the nodes of ``model``, which is ``proto``'s.
 
-    Nothing that the file states about intermediate or output shapes takes part: exporters get it wrong.
+    Nothing that the file states about intermediate or output shapes takes part: exporters get it wrong.  Where
+    inference fails, nothing is known.
     """
     bare = skeleton(proto)
     chosen = _nodes_fit_for_inference(model, opset)
@@ -28,8 +36,9 @@ def inferred_types(
     bare.graph.node.extend(kept.node)
     _forget_stated(bare.graph)
     try:
-        result = onnx.shape_inference.infer_shapes(bare, strict_mode=False, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, MemoryError):
+        given = bare.SerializeToString()
+        result = onnx.load_model_from_string(answer(CHILD, "infer", given=given, seconds=_PATIENCE_S))
+    except (NoAnswerError, ValueError):  # ValueError: more than protobuf's 2 GiB
         return {}
     return {info.name: info.type for info in (*result.graph.value_info, *result.graph.output)}
 

@@ -13,7 +13,7 @@ from taso_py.errors import TypingError
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import Pointwise, round_attributes, single
 from taso_py.ops.meaning import Number, Scalar, add, apply, div, mul
-from taso_py.ops.operator import AttributeValue, Constant, Given, OnnxCall, Reading, Writing
+from taso_py.ops.operator import MANY, AttributeValue, Constant, Given, OnnxCall, Reading, Writing
 
 _LOWEST, _HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
 
@@ -47,7 +47,7 @@ class PRelu(Pointwise):
     onnx: ClassVar[str] = "PRelu"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "prelu"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
 
     def infer(self, *operands: TensorType) -> TensorType:
         result = super().infer(*operands)
@@ -247,7 +247,7 @@ class Clamp(Pointwise):
 
     onnx: ClassVar[str] = "Clamp"
     since: ClassVar[int] = 11
-    arity: ClassVar[int | None] = None
+    arity: ClassVar[tuple[int, int]] = (1, MANY)
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32"}
     bounds: str = "both"
 

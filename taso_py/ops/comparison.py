@@ -21,7 +21,7 @@ _BOOL = frozenset({"bool"})
 class Relational(Pointwise):
     """out = whether a relation b."""
 
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     dtypes: ClassVar[frozenset[str] | None] = ORDERED
     all_types_since: ClassVar[int] = 7
     """First opset that compares every numeric type; before it only those in ``early``."""
@@ -106,7 +106,7 @@ class And(Pointwise):
     onnx: ClassVar[str] = "And"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "and"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     commutative: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str] | None] = _BOOL
 
@@ -118,7 +118,7 @@ class Or(Pointwise):
     onnx: ClassVar[str] = "Or"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "or"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     commutative: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str] | None] = _BOOL
 
@@ -130,7 +130,7 @@ class Where(Pointwise):
     onnx: ClassVar[str] = "Where"
     since: ClassVar[int] = 9
     function: ClassVar[str] = "where"
-    arity: ClassVar[int | None] = 3
+    arity: ClassVar[tuple[int, int]] = (3, 3)
     dtypes: ClassVar[frozenset[str] | None] = _BOOL
 
     def result_dtype(self, *operands: TensorType) -> str:

@@ -33,6 +33,7 @@ class Fill(Operator):
     """out[*i] = value, of a given shape and element type."""
 
     onnx: ClassVar[str] = "Fill"
+    arity: ClassVar[tuple[int, int]] = (0, 0)
     value: float = 0.0
     shape: tuple[Size, ...] = ()
     dtype: str = "float32"
@@ -54,6 +55,7 @@ class Eye(Operator):
     """out[i, j] = 1 if i == j else 0, n by n."""
 
     onnx: ClassVar[str] = "Eye"
+    arity: ClassVar[tuple[int, int]] = (0, 0)
     size: Size = 1
     dtype: str = "float32"
 

@@ -71,6 +71,7 @@ class Conv(Operator):
     """
 
     onnx: ClassVar[str] = "Conv"
+    arity: ClassVar[tuple[int, int]] = (2, 3)
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
     strides: tuple[Size, ...] = ()
     pads: tuple[Size, ...] = ()
@@ -145,6 +146,7 @@ class ConvTranspose(Operator):
     """
 
     onnx: ClassVar[str] = "ConvTranspose"
+    arity: ClassVar[tuple[int, int]] = (2, 3)
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
     strides: tuple[Size, ...] = ()
     pads: tuple[Size, ...] = ()

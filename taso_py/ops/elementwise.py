@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from taso_py.errors import TypingError
 from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.meaning import Index, Integer, Operand, Scalar, add, apply, cast, div, mul, sub
 from taso_py.ops.operator import (
+    MANY,
     Constant,
     Given,
     OnnxCall,
@@ -47,14 +47,11 @@ class Pointwise(Operator):
     """out[*i] = function(x0[*i], x1[*i], ...), operands broadcast to a common shape."""
 
     function: ClassVar[str] = ""
-    arity: ClassVar[int | None] = 1
-    """Number of operands; None: one or more."""
     pointwise: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
 
     def infer(self, *operands: TensorType) -> TensorType:
-        if len(operands) != (self.arity or max(1, len(operands))):
-            raise TypingError(f"{self.onnx} takes {self.arity or 'some'} operands, got {len(operands)}")
+        self.check_arity(len(operands))
         return TensorType(self.result_dtype(*operands), broadcast(*(t.dims for t in operands)))
 
     def result_dtype(self, *operands: TensorType) -> str:
@@ -77,7 +74,7 @@ class Add(Pointwise):
     onnx: ClassVar[str] = "Add"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "add"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     commutative: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str] | None] = NUMBERS
 
@@ -88,7 +85,7 @@ class Sub(Pointwise):
 
     onnx: ClassVar[str] = "Sub"
     since: ClassVar[int] = 7
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     dtypes: ClassVar[frozenset[str] | None] = NUMBERS
 
     def scalar(self, *arguments: Scalar) -> Scalar:
@@ -102,7 +99,7 @@ class Mul(Pointwise):
     onnx: ClassVar[str] = "Mul"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "mul"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     commutative: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str] | None] = NUMBERS
 
@@ -114,7 +111,7 @@ class Div(Pointwise):
     onnx: ClassVar[str] = "Div"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "div"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
 
 
 @dataclass(frozen=True)
@@ -266,7 +263,7 @@ class Power(Pointwise):
     onnx: ClassVar[str] = "Power"
     since: ClassVar[int] = 7
     function: ClassVar[str] = "pow"
-    arity: ClassVar[int | None] = 2
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32", "int64"}
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
@@ -290,7 +287,7 @@ class Power(Pointwise):
 class Variadic(Pointwise):
     """An associative, commutative function of one or more operands."""
 
-    arity: ClassVar[int | None] = None
+    arity: ClassVar[tuple[int, int]] = (1, MANY)
     commutative: ClassVar[bool] = True
     integers_since: ClassVar[int | None] = None
     """First opset at which the operands may be integers; None: never."""

@@ -119,6 +119,7 @@ class ScatterND(Operator):
     """
 
     onnx: ClassVar[str] = "ScatterND"
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     since: ClassVar[int] = 11
     indices: tuple[int, ...] = ()
     indices_shape: tuple[int, ...] = (0, 1)

@@ -15,6 +15,7 @@ from taso_py.graph.sizes import Size, floor_divide
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Compare, Index, Operand, Scalar, choose
 from taso_py.ops.operator import (
+    MANY,
     Constant,
     Given,
     OnnxCall,
@@ -33,6 +34,7 @@ class Concat(Operator):
     """out[.., i, ..] = x0[.., i, ..] if i < dim(x0) else (the rest)[.., i - dim(x0), ..] along ``axis``."""
 
     onnx: ClassVar[str] = "Concat"
+    arity: ClassVar[tuple[int, int]] = (1, MANY)
     since: ClassVar[int] = 4
     axis_fields: ClassVar[Mapping[str, int]] = {"axis": 0}
     axis: int = 0

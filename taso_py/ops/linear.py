@@ -31,6 +31,7 @@ class MatMul(Operator):
     """out[*b, i, j] = Σ_k a[*b, i, k] · b[*b, k, j]; batches broadcast, vectors are promoted as in NumPy."""
 
     onnx: ClassVar[str] = "MatMul"
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | (INTEGERS & {"int32", "int64", "uint32", "uint64"})
 
     def infer(self, *operands: TensorType) -> TensorType:
@@ -82,6 +83,7 @@ class Gemm(Operator):
     """
 
     onnx: ClassVar[str] = "Gemm"
+    arity: ClassVar[tuple[int, int]] = (2, 3)
     since: ClassVar[int] = 7
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
     alpha: float = 1.0

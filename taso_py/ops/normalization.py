@@ -121,8 +121,7 @@ class AxisNormalization(Operator):
 
     axis_fields: ClassVar[Mapping[str, int]] = {"axis": 0}
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
-    most: ClassVar[int] = 2
-    """The most operands it takes."""
+    arity: ClassVar[tuple[int, int]] = (2, 2)
     axis: int = -1
     epsilon: float = 1e-5
 
@@ -130,8 +129,7 @@ class AxisNormalization(Operator):
         round_attributes(self, "epsilon")
 
     def infer(self, *operands: TensorType) -> TensorType:
-        if not 2 <= len(operands) <= self.most:
-            raise TypingError(f"{self.onnx} takes 2 to {self.most} operands, got {len(operands)}")
+        self.check_arity(len(operands))
         x = operands[0]
         axis = normal_axis(self.axis, x.rank)
         for t in operands[1:]:
@@ -153,7 +151,7 @@ class AxisNormalization(Operator):
         if call.opset < cls.since or not set(attributes) <= {"axis", "epsilon"} or present[:2] != [0, 1]:
             return None
         operator = cls(**attributes).at_port(call.first_output)
-        return Reading(operator, tuple(present)) if max(present) < cls.most else None
+        return Reading(operator, tuple(present)) if max(present) < cls.arity[1] else None
 
     def _mean(self, x: Operand, index: Index, body: Callable[[Scalar], Scalar]) -> Scalar:
         axis = normal_axis(self.axis, x.type.rank)
@@ -171,7 +169,7 @@ class LayerNormalization(AxisNormalization):
 
     onnx: ClassVar[str] = "LayerNormalization"
     since: ClassVar[int] = 17
-    most: ClassVar[int] = 3
+    arity: ClassVar[tuple[int, int]] = (2, 3)
     several: ClassVar[bool] = True
     output: int = 0
 
@@ -223,6 +221,7 @@ class BatchNormalization(Operator):
     """out[n, c, *s] = (x[n, c, *s] - mean[c]) / √(var[c] + epsilon) · scale[c] + bias[c]: at inference."""
 
     onnx: ClassVar[str] = "BatchNormalization"
+    arity: ClassVar[tuple[int, int]] = (5, 5)
     since: ClassVar[int] = 7
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
     epsilon: float = 1e-5
@@ -231,8 +230,7 @@ class BatchNormalization(Operator):
         round_attributes(self, "epsilon")
 
     def infer(self, *operands: TensorType) -> TensorType:
-        if len(operands) != 5:
-            raise TypingError(f"BatchNormalization takes 5 operands, got {len(operands)}")
+        self.check_arity(len(operands))
         x = operands[0]
         if x.rank < 2 or any(t.shape != (x.dims[1],) for t in operands[1:]):
             raise TypingError(f"BatchNormalization of {x} by {', '.join(map(str, operands[1:]))}")

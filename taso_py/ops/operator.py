@@ -6,6 +6,7 @@ counts, text, ONNX import and export, matching, proofs) is derived from the memb
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
@@ -20,6 +21,9 @@ from taso_py.ops.meaning import Index, Operand, Scalar
 
 NEWEST_OPSET = 26
 """The newest opset that the operator classes were written for: a later one may change what a name means."""
+
+MANY = sys.maxsize
+"""The most operands of an operator that takes any number of them."""
 
 AttributeValue: TypeAlias = int | float | str | tuple[int, ...] | tuple[float, ...]
 
@@ -118,12 +122,22 @@ class Operator:
     """Fields that hold axes (an int or a tuple) -> the operand whose rank resolves negative ones (-1: the result's)."""
     pointwise: ClassVar[bool] = False
     """Each output element depends only on the operands' elements at the same (broadcast) index."""
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    """The fewest and the most operands that it takes."""
     several: ClassVar[bool] = False
     """Whether its ONNX node may have several outputs: the field ``output`` then says which one the result is."""
     dtypes: ClassVar[frozenset[str] | None] = None
     """Element types of operand 0 for which the meaning holds; None: any."""
     positions: ClassVar[int | None] = None
     """The operand whose integers say at run time which elements of operand 0 the result copies; None: there is none."""
+
+    @classmethod
+    def check_arity(cls, count: int) -> None:
+        """`TypingError` when it does not take so many operands."""
+        fewest, most = cls.arity
+        if not fewest <= count <= most:
+            taken = str(fewest) if fewest == most else f"{fewest} or more" if most == MANY else f"{fewest} to {most}"
+            raise TypingError(f"{cls.onnx} takes {taken} operand{'s' * (most > 1)}, got {count}")
 
     def infer(self, *operands: TensorType) -> TensorType:
         """Type of the result; `TypingError` when the operator cannot be applied. Ranks are known."""

@@ -81,7 +81,8 @@ class Pad(Operator):
         (x,) = operands
         # A number from a rule's text becomes the one that x's element type can hold.
         rounds = x.dtype in ("float16", "float32") and not isinstance(self.value, Expression)
-        value = float(np.array(self.value, dtype=x.dtype)) if rounds else self.value
+        with np.errstate(over="ignore"):  # a number beyond the type is its infinity
+            value = float(np.array(self.value, dtype=x.dtype)) if rounds else self.value
         pads = self.pads or (0,) * (2 * x.rank)
         return type(self)(pads, self.mode, value if self.mode == "constant" else 0.0)
 

@@ -29,6 +29,8 @@ class Picking(Operator):
     which ONNX refuses to run at all.  What no index names need not be defined.
     """
 
+    arity: ClassVar[tuple[int, int]] = (2, 2)
+
     positions: ClassVar[int | None] = 1
 
     def axis_of(self, table: TensorType) -> int:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from taso_py.processes.isolated import limit_memory
+
 Task: TypeAlias = Any
 Answer: TypeAlias = Any
 Work: TypeAlias = Callable[[Task], Iterator[Answer]]
@@ -28,6 +30,8 @@ Limit: TypeAlias = float | Callable[[Task], float]
 
 START_S = 120.0
 """The longest that a process may take to begin with a task: it imports, and makes ready."""
+MEMORY_BYTES = 4 << 30
+"""The most memory of its own that a process may take; the system then refuses it more, and its task is lost."""
 _WAITING = 4.0
 """How often its limit a task may last that gets no processor, or waits for something."""
 DIED = "the process died"
@@ -239,6 +243,7 @@ def _serve(connection: Connection, begin: Begin, settings: Any) -> None:
     """A member's own loop; a terminal's Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    limit_memory(MEMORY_BYTES)
     work = begin(settings)
     with suppress(EOFError, OSError):
         while True:
@@ -252,6 +257,9 @@ def _said(work: Work, task: Task) -> Iterator[tuple[int, Any]]:
     try:
         for answer in work(task):
             yield _BETTER, answer
+    except MemoryError:
+        yield _FAILED, f"it needs more than {MEMORY_BYTES >> 30} GiB of memory"
+        return
     except Exception as error:  # noqa: BLE001 - a fault costs this task, and says so
         yield _FAILED, f"internal error: {type(error).__name__}: {error}"
         return

@@ -170,7 +170,8 @@ class Proof:
     """A condition that would be needed, where `failure` is for want of one."""
 
     def __post_init__(self) -> None:
-        self.functions = Functions(self.case.nonnegative, self.case.positive)
+        nonzero = frozenset(r.value for r in self.case.reals if r.kind in (">", "!="))
+        self.functions = Functions(self.case.nonnegative, self.case.positive, nonzero)
 
     def failure(self) -> str:
         """Why the typing is not proved; empty when it is."""

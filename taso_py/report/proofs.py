@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from taso_py.prove.verdict import Proved
 
 _LONGEST = 240
-_WORD = re.compile(r"[^\W\d]\w*")
+_WORD = re.compile(r"[@~]?([^\W\d]\w*)")
+"""A name in what a proof says, with the mark of a real attribute or of an integer that may be negative."""
 SCHEMA = "superopt.verify/1"
 _SPECIALS = {
     "kept": "stay as they are",
@@ -41,8 +43,8 @@ _ROLES = {
 }
 
 
-def verdict_text(record: Record) -> str:
-    """The verdict in one line."""
+def verdict_text(record: Record, rule: Rule | None = None) -> str:
+    """The verdict in one line, in the names of ``rule``."""
     match record.verdict:
         case "proved":
             sizes = "all sizes" if record.limit is None else f"sizes up to {record.limit}"
@@ -55,7 +57,7 @@ def verdict_text(record: Record) -> str:
         case "refuted":
             return f"refuted at {(record.counterexample or {}).get('shapes', '')}"
         case _:
-            return f"unknown: {record.why}"
+            return f"unknown: {record.why if rule is None else _in_own_names(rule, record.why)}"
 
 
 def verification_text(
@@ -117,7 +119,8 @@ def _complaint(finding: Finding) -> list[str]:
     rule, record = finding.rule, finding.record
     place = f"{Path(rule.file).name}:{rule.line}"
     values = columns((name, shortened(text)) for name, text in _against(record.counterexample or {}))
-    return [shortened(f"{place} {rule.name} should be {rule.promise}, is {verdict_text(record)}"), *values.splitlines()]
+    words = f"{place} {rule.name} should be {rule.promise}, is {verdict_text(record, rule)}"
+    return [shortened(words), *values.splitlines()]
 
 
 def _contrast(difference: VerdictChange) -> str:
@@ -187,7 +190,7 @@ def obligations_text(rule: Rule, proof: Proved) -> str:
     from taso_py.report.terminal import render, table
 
     parts: list[RenderableType] = []
-    shown = _in_own_names(rule, proof)
+    shown = _shown(rule, proof)
     for k, (signature, obligations) in enumerate(shown, start=1):
         rows = tuple((o.kind, shortened(o.what), o.by) for o in obligations)
         parts += [Text(f"typing {k} of {len(shown)}: {signature}"), table(TextTable("", ("kind", "shown", "by"), rows))]
@@ -201,18 +204,20 @@ def obligations_text(rule: Rule, proof: Proved) -> str:
 
 def obligations_plain(rule: Rule, proof: Proved) -> list[dict[str, Any]]:
     """The same for JSON, nothing shortened."""
-    shown = _in_own_names(rule, proof)
+    shown = _shown(rule, proof)
     return [{"typing": signature, "obligations": [asdict(o) for o in obligations]} for signature, obligations in shown]
 
 
-def _in_own_names(rule: Rule, proof: Proved) -> list[tuple[str, list[Obligation]]]:
-    """Proofs are made of the normal law; here its names are the rule's again.  Signatures have none."""
-    names = own_names(rule)
-
-    def own(text: str) -> str:
-        return _WORD.sub(lambda word: names.get(word[0], word[0]), text)
-
+def _shown(rule: Rule, proof: Proved) -> list[tuple[str, list[Obligation]]]:
+    """The obligations of each typing, in the rule's names.  Signatures have none."""
+    own = partial(_in_own_names, rule)
     return [(s, [replace(o, what=own(o.what), by=own(o.by)) for o in found]) for s, found in proof.obligations]
+
+
+def _in_own_names(rule: Rule, text: str) -> str:
+    """Proofs are made of the normal law; here its names are the rule's again."""
+    names = own_names(rule)
+    return _WORD.sub(lambda word: names.get(word[1], word[0]), text)
 
 
 def _against(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -9,12 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from taso_py.errors import RuleError, UsageError
+from taso_py.files import read_text
 from taso_py.rules.location import rules_directory
 from taso_py.rules.lock import load_lock, usable
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.promises import with_promises
 from taso_py.rules.rule import Rule, RuleSet
 
+MAXIMAL_BYTES = 64 << 20
+"""The most that a file of rules may hold: thousands of times the library."""
 CANONICAL = "canonical.rules"
 CLEANUP = "cleanup.rules"
 GENERATED = "generated.rules"
@@ -48,9 +51,11 @@ class Library:
 def load_file(path: Path) -> RuleSet:
     """The rules of one file."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RuleError(f"{path}:1:1: cannot be read: {error}") from None
+        text = read_text(path, most=MAXIMAL_BYTES)
+    except UsageError as error:
+        raise RuleError(str(error)) from None
+    except ValueError as error:
+        raise RuleError(f"{path}:1:1: is no text in UTF-8: {error}") from None
     return _parsed(text, str(path))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 
-from taso_py.errors import RuleError
+from taso_py.errors import RuleError, TypingError
 from taso_py.ops import OPERATORS
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
@@ -178,6 +178,13 @@ class _Build(Transformer[Token, list[Rule]]):
         arguments = tuple(p for p in parts if p is not None and not isinstance(p, tuple))
         attributes = tuple(p for p in parts if isinstance(p, tuple))
         fields = {f.name for f in dataclasses.fields(operator)}
+        try:
+            operator.check_arity(len(arguments))
+        except TypingError as error:
+            named = (
+                f"; its attributes are written by name: {', '.join(f'{f}=' for f in sorted(fields))}" if fields else ""
+            )
+            raise _Misspelt(name, f"{error}{named}") from None
         for key, _ in attributes:
             if key not in fields:
                 raise _Misspelt(name, f"{name} has no attribute {key}; it has {', '.join(sorted(fields)) or 'none'}")

@@ -19,7 +19,7 @@ from taso_py.check.check import Checker
 from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
 from taso_py.cost.cache import proofs_path
-from taso_py.errors import ModelError, OutputError, SuperoptError, WorkerError
+from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError
 from taso_py.graph.table import Table
 from taso_py.options import Options
 from taso_py.options.spelling import respelled, spelled
@@ -51,6 +51,8 @@ _HASTE_S = 0.6 * FINISH_S
 """What the confirmation may take where the user asked to stop; there is no race then."""
 _PROFILE_SHARE = 0.1
 """Part of the time budget that opening and running the original may have taken for it to be profiled as well."""
+_PATIENCE_S = 2.0
+"""How long after the end of its time a worker is still waited for."""
 _ORIGINAL_S = 120.0
 """What opening the original and one run of it may take at least, each, however small the budget."""
 
@@ -206,7 +208,8 @@ def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candida
     """The search and its checked candidates; again without the rules that turned out wrong, if there were any."""
     while True:
         barred = len(workshop.barred)
-        with OpenModels(job, workshop) as models:
+        searched, folder = job.deadline(SEARCH_SHARE + SELECT_SHARE), job.setting.loaded.folder
+        with job.worker.keeping_to(searched + _PATIENCE_S), folder.until(searched), OpenModels(job, workshop) as models:
             found = _selected(job, explore(job, models))
         log_trace(job, found)
         checked = _check(job, workshop, found)
@@ -278,7 +281,10 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
             break
         job.stop.leave()
         try:
-            candidate = workshop.candidate(state, deadline)
+            with job.setting.loaded.folder.until(deadline if checked else _last_moment(job)):
+                candidate = workshop.candidate(state, deadline)
+        except TooLateError:
+            break
         except OutputError:
             if checked:  # the disk is full, but there is something to race
                 break
@@ -287,6 +293,11 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
             checked.append(candidate)
         job.progress.update(done=number + 1)
     return checked or _second_choice(workshop, found, deadline)
+
+
+def _last_moment(job: Run) -> float:
+    """Until when the weights of the first candidate may be computed: the shortest race must still be possible."""
+    return job.deadline(1.0) - (_race_seconds(job.baseline, job.setting) if job.baseline is not None else 0.0)
 
 
 def _second_choice(workshop: Workshop, found: Found, deadline: float) -> list[Candidate]:
@@ -340,14 +351,15 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
 
 def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
     job.begin("race")
-    return race(
-        job.worker,
-        [job.setting.reference, *(c.reference for c in checked)],
-        job.setting.feeds,
-        deadline=time.monotonic() + 0.5 * max(1.0, _time_left(job)),
-        progress=job.tell_measured,
-        max_sessions=2 if job.setting.large else 8,
-    )
+    with job.worker.keeping_to(job.deadline(1.0) + _PATIENCE_S):
+        return race(
+            job.worker,
+            [job.setting.reference, *(c.reference for c in checked)],
+            job.setting.feeds,
+            deadline=time.monotonic() + 0.5 * max(1.0, _time_left(job)),
+            progress=job.tell_measured,
+            max_sessions=2 if job.setting.large else 8,
+        )
 
 
 def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:

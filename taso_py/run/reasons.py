@@ -22,6 +22,9 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
         )
     if found.reason is StopReason.INTERRUPTED:
         return "interrupted", "interrupted before a rewrite was found"
+    if job.setting.loaded.folder.refused:
+        words = f"{job.setting.loaded.folder.refused} could not be computed in time"
+        return "too little time", f"{words}: raise {spelled('time_budget_s')}"
     if found.explored:
         words = f"none of {found.explored:,} rewrites was priced faster than the original"
         return "nothing faster", words + bound(job)
@@ -30,6 +33,8 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
             "too little time",
             f"no rewrite was priced in {job.clock.elapsed():.0f} s: raise {spelled('time_budget_s')}",
         )
+    if not job.library.search:
+        return "nothing matched", "there is no rule to search with: none was chosen that is proved for this version"
     return "nothing matched", "no rule matches anywhere"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
-from taso_py.errors import ModelError, WorkerError
+from taso_py.errors import ModelError, TooLateError, WorkerError
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
 from taso_py.search.moves import Rewriter
@@ -168,8 +168,10 @@ class Selection:
         if not self.models.allows(other):
             return None
         try:
-            return self._timed_pair(self.models.handle(one), self.models.handle(other))
-        except (ModelError, WorkerError):
+            with self.job.setting.loaded.folder.until(self.deadline):
+                handles = self.models.handle(one), self.models.handle(other)
+            return None if self._late() else self._timed_pair(*handles)
+        except (ModelError, TooLateError, WorkerError):
             return None
 
     def _timed_pair(self, first: int, second: int) -> Interval:

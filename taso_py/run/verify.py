@@ -132,7 +132,8 @@ class _Verifying:
     def _tell(self, rule: Rule, found: Record) -> None:
         """What is not as expected is said at once: a long run need not end for it."""
         level: Level = "detail" if lock.as_expected(rule, found) else "info"
-        self.progress.log(level, shortened(f"{Path(rule.file).name}:{rule.line} {rule.name}: {verdict_text(found)}"))
+        words = f"{Path(rule.file).name}:{rule.line} {rule.name}: {verdict_text(found, rule)}"
+        self.progress.log(level, shortened(words))
 
     def save(self) -> None:
         """Writes the records of the library's rules; what was not looked at stays, what is gone goes."""

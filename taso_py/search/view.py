@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
-from taso_py.errors import TypingError
+from taso_py.errors import TooLateError, TypingError
 from taso_py.graph.table import Node, Opaque, Table, Values
 from taso_py.search.topology import Ranks, ranks_after, ranks_of
 
@@ -218,7 +218,7 @@ class View:
         try:
             # Only read: a copy of the table for each constant would cost more than the constants.
             return self.read_constant(value, ChainMap(cast("dict[int, Node]", self.table.nodes), self.inner))
-        except TypingError:
+        except (TypingError, TooLateError):
             return None
 
     def is_tame(self, value: int) -> bool:

@@ -268,6 +268,27 @@ def test_confirmation_pairs_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made[0].most_alive == 2
 
 
+@pytest.mark.parametrize(("budget", "openings"), [(100.0, 3), (8.0, 2), (4.0, 1)])
+def test_sessions_that_take_long_to_open_are_opened_less_often(
+    monkeypatch: pytest.MonkeyPatch, budget: float, openings: int
+) -> None:
+    """Each pair takes a second to open, and the rounds take no time."""
+    now = [0.0]
+
+    class Slow(ScriptedWorker):
+        def open(self, model: Any, **options: Any) -> int:
+            now[0] += 0.5
+            return super().open(model, **options)
+
+    made = Slow(lambda name, _w, _n: 1.0 if name == "original" else 0.5)
+    monkeypatch.setattr(timing, "Worker", lambda _config: made)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: now[0])
+    found = confirm(WorkerConfig(), *refs("original", "winner"), ONE, deadline=budget, rounds=12, groups=3)
+    assert isinstance(found, Confirmation)
+    assert found.rounds == 12
+    assert len(made.names) == 2 * openings
+
+
 def test_rounds_that_were_delayed_are_told_and_too_few_others_confirm_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def worker(_config: WorkerConfig) -> ScriptedWorker:
         return ScriptedWorker(lambda name, _w, n: 1.0 if name == "original" else 0.5, undelayed=1)

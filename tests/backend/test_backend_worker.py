@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -246,9 +247,20 @@ def test_a_hang_is_stopped() -> None:
     with Worker(WorkerConfig()) as own:
         handle = own.open(model(IDENTITY))
         os.kill(own.info().pid, signal.SIGSTOP)
-        with pytest.raises(WorkerError, match="did not answer run within 0 s"):
+        with pytest.raises(WorkerError, match=r"did not answer run within 0\.2 s"):
             own.run(handle, {"x": np.ones(1, np.float32)}, timeout=0.2)
         assert own.run(handle, {"x": np.ones(1, np.float32)})["y"].tolist() == [1]
+
+
+def test_nothing_is_waited_for_beyond_a_moment_after_the_time_that_was_given() -> None:
+    with Worker(WorkerConfig()) as own:
+        handle = own.open(model(IDENTITY))
+        with own.keeping_to(time.monotonic() - 60):
+            assert own.run(handle, {"x": np.ones(1, np.float32)})["y"].tolist() == [1]
+            os.kill(own.info().pid, signal.SIGSTOP)
+            with pytest.raises(WorkerError, match="did not answer run within 1 s"):
+                own.run(handle, {"x": np.ones(1, np.float32)})
+        assert own.until == math.inf
 
 
 def test_interrupting_a_request_leaves_no_late_reply_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from taso_py.cli import main
 from taso_py.prove.kernel.facts import FACTS
 from taso_py.prove.kernel.obligations import FORM, Z3, Kind, Obligation
 from taso_py.prove.prover import prove
-from taso_py.prove.verdict import Proved
+from taso_py.prove.verdict import Proved, Unknown
 from taso_py.rules.parser import parse_rule
 
 LAWS = {
@@ -156,3 +156,21 @@ def test_what_cannot_be_shown_is_one_line(rules_file: str, capsys: Any, name: st
     assert word in captured.err
     assert captured.err.count("\n") == 1
     assert not captured.out
+
+
+SCALED = "Mul(y, LeakyRelu(x, alpha=a)) => Mul(Div(Mul(y, Fill(value=a)), Fill(value=a)), LeakyRelu(x, alpha=a))"
+
+
+@pytest.mark.parametrize(
+    ("condition", "proved"), [("a != 0", True), ("a > 0", True), ("a < 0", True), ("a >= 0", False)]
+)
+def test_a_condition_on_a_real_attribute_reaches_divisors(condition: str, proved: bool) -> None:
+    verdict = prove(parse_rule(f"rule law: {SCALED} for x[n], y[n] when {condition}"))
+    assert isinstance(verdict, Proved) == proved
+    if isinstance(verdict, Unknown):
+        assert "must not be 0" in verdict.why
+
+
+def test_a_condition_on_another_number_does_not() -> None:
+    law = SCALED.replace("Fill(value=a)", "Fill(value=a + 1)")
+    assert isinstance(prove(parse_rule(f"rule law: {law} for x[n], y[n] when a != 0")), Unknown)

@@ -11,10 +11,10 @@ import z3
 from taso_py.graph.sizes import Size, symbol
 from taso_py.prove.kernel import reals
 from taso_py.prove.kernel.arithmetic import RESOURCES, Context, Guard
-from taso_py.prove.kernel.attempt import current
+from taso_py.prove.kernel.attempt import Attempt, current
 from taso_py.prove.kernel.places import solver_for
 from taso_py.prove.prover import prove
-from taso_py.prove.verdict import Proved
+from taso_py.prove.verdict import Proved, Unknown
 from taso_py.rules.parser import parse_rule
 
 
@@ -68,3 +68,19 @@ def test_a_question_about_reals_ends_at_its_units(monkeypatch: pytest.MonkeyPatc
     assert isinstance(prove(law), Proved)
     monkeypatch.setattr(reals, "_RESOURCES", 1)
     assert not isinstance(prove(law), Proved)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        "Pad(Exp(x), pads=[p, q], value=0.0) => Exp(Pad(x, pads=[p, q], value=-1e30)) for x[n]",
+        "Exp(Mul(x, 1e30)) => Mul(Exp(x), Exp(x))",
+        "Exp(Log(Exp(x)) * 1e9) => Exp(Exp(x))",
+        "Exp(Where(c, x, -1e9)) => Where(c, Exp(x), Exp(x))",
+        "let a = x * x in let b = a * a in let c = b * b in let d = c * c in let e = d * d in e * e * e * e => x",
+    ],
+)
+def test_a_literal_never_becomes_a_product_of_as_many_factors(law: str) -> None:
+    with Attempt().working():
+        verdict = prove(parse_rule(f"rule law: {law}"))
+    assert isinstance(verdict, Unknown)

@@ -313,3 +313,12 @@ def test_a_finding_compares_with_what_is_expected() -> None:
     vacuous = replace(law, promise="vacuous")
     assert Finding(vacuous, record(Judgement(Unknown(VACUOUS, Reason.CONTRADICTORY)))).as_expected
     assert not Finding(vacuous, record(Judgement(Unknown("not proved equal")))).as_expected
+
+
+def test_what_is_not_proved_is_told_in_the_rules_own_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    law = "LeakyRelu(mine, alpha=slope) => Mul(LeakyRelu(mine, alpha=slope), Exp(Mul(0, Log(Fill(value=slope)))))"
+    (tmp_path / "own.rules").write_text(f"rule law: {law} for mine[n] when slope > 0\n")
+    assert main(["verify", str(tmp_path / "own.rules")]) == 1
+    told = capsys.readouterr()
+    assert "is unknown: the right side may not be defined: the argument of log(1·slope[]) must be positive" in told.out
+    assert "unknown: the right side may not be defined: the argument of log(1·slope[])" in told.err

@@ -213,6 +213,8 @@ class Atoms:
 
     def _number_power(self, value: Rational, exponent: Rational) -> Polynomial:
         if isinstance(exponent, int):
+            if abs(exponent) > _MOST_POWER:
+                raise TooLarge
             return constant(Fraction(value) ** exponent)
         if value < 0:
             raise Undefined

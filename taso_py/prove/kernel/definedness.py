@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taso_py.graph.sizes import Role, Size, Symbol, symbols
@@ -14,6 +14,14 @@ from taso_py.prove.kernel.normal import Term
 from taso_py.prove.kernel.obligations import FORM, Z3, Obligation, implied
 from taso_py.prove.kernel.places import Place, covered, located
 from taso_py.prove.kernel.values import Among, Chosen, Demand, Elements, MaximumRange
+
+_MEANT: Mapping[str, str] = {
+    "nonzero": "{} must not be 0",
+    "sqrt": "the argument of {} must not be negative",
+    "log": "the argument of {} must be positive",
+    "pow": "the base of {} must be positive, or its exponent a whole number",
+}
+"""Kind of demand -> what it is for a head, where the kind itself does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,8 @@ class Definedness:
         factor = demand.place.factors[0]
         by = self.functions.defined(demand.which, factor, self.context) or self._by_left(demand, sizes)
         if not by:
-            raise Unprovable(f"the right side may not be defined: {demand.head} must be {demand.which}")
+            meant = _MEANT.get(demand.which, f"{{}} must be {demand.which}").format(demand.head)
+            raise Unprovable(f"the right side may not be defined: {meant}")
         here = replace(factor, power=1)
         what = f"{here} != 0" if demand.which == "nonzero" else f"{here} is defined"
         return Obligation("definedness", what, by)

@@ -16,6 +16,7 @@ from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.kernel.attempt import Unprovable
 from taso_py.prove.kernel.maxima import Maxima, constant_of, divided, factor_names, instance, natural
 from taso_py.prove.kernel.normal import (
+    MOST_POWER,
     ONE,
     ZERO,
     Alternative,
@@ -168,21 +169,21 @@ class Functions(Maxima):
             if undone is not None:
                 product = multiplied(product, undone)
                 continue
-            whole = term.coefficient.denominator == 1
-            unit: Sum = (replace(term, coefficient=Fraction(1)),) if whole else (term,)
-            power = int(term.coefficient) if whole else 1
+            power = _whole_power(term.coefficient) or 1
+            unit: Sum = (replace(term, coefficient=term.coefficient / power),)
             product = multiplied(product, self._powered("exp", unit, power, context))
         return product
 
     def _undone(self, term: Term, context: Context) -> Sum | None:
         """exp(n·ln a) = aⁿ for a positive a."""
-        if len(term.factors) != 1 or term.bound or term.guards or term.coefficient.denominator != 1:
+        power = _whole_power(term.coefficient)
+        if len(term.factors) != 1 or term.bound or term.guards or not power:
             return None
         (f,) = term.factors
         if not f.head.computes("log") or f.power != 1 or not self._positive(instance(f)[0], context):
             return None
         self.used.add("exponential of a logarithm")
-        return self._powered("sum", instance(f)[0], int(term.coefficient), context)
+        return self._powered("sum", instance(f)[0], power, context)
 
     def _logarithm(self, value: Sum, context: Context) -> Sum:
         if not value:
@@ -243,7 +244,10 @@ class Functions(Maxima):
         """By what a divisor is surely not 0, a radicand not negative, an argument of log positive; else empty."""
         if which == "nonzero":
             if f.head.kind == "size":
-                return implied(context, Guard(f.head.size, "!=")) if natural(f.head) else ""
+                if natural(f.head):
+                    return implied(context, Guard(f.head.size, "!="))
+                stated = f.head.size in self.nonzero or -f.head.size in self.nonzero
+                return f"the condition on {f.head.name}" if stated else ""
             if f.head.kind == "tensor":
                 return f"positive({f.head.name})" if f.head.name in self.positive else ""
             positive = f.head.computes("exp") or (f.head.computes("sum") and self._positive(instance(f)[0], context))
@@ -293,6 +297,14 @@ def _root(value: Sum) -> Fraction | None:
 def real(value: float | Size) -> Sum:
     """A real attribute: a number, or a polynomial in real parameters."""
     return integer(value, ()) if isinstance(value, Expression) else number(Fraction(value))
+
+
+def _whole_power(exponent: Fraction) -> int:
+    """The exponent where it is an integer that a product may be raised to; else 0.
+
+    A law may hold any literal: exp(-1e30) as a power of exp(1) would be a product of 1e30 factors.
+    """
+    return int(exponent) if exponent.denominator == 1 and abs(exponent) <= MOST_POWER else 0
 
 
 def _negative(value: Sum) -> bool:

@@ -36,6 +36,8 @@ class Maxima:
 
     nonnegative: frozenset[str] = frozenset()
     positive: frozenset[str] = frozenset()
+    nonzero: frozenset[Size] = frozenset()
+    """Real attributes, and expressions of them, of which a condition says that they are not 0."""
     used: set[str] = field(default_factory=set)
     certain: frozenset[tuple[str, Head, tuple[Size, ...]]] = frozenset()
     """What the left side demands of itself whatever is selected: nonzero divisors, radicands that are not negative."""

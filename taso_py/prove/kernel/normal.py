@@ -31,6 +31,9 @@ from taso_py.prove.kernel.attempt import current
 _NUMBERED = re.compile(r"_[a-z]*\d+")
 """How bound variables are written."""
 
+MOST_POWER = 64
+"""Highest power of a factor: what is above it would be a product of as many factors."""
+
 HeadKind: TypeAlias = Literal["tensor", "truth", "size", "integer", "function", "maximum", "count"]
 
 
@@ -244,6 +247,8 @@ def powers(factors: Iterable[Factor]) -> tuple[Factor, ...]:
     for (head, index), power in total.items():
         if power and head.kind == "truth":
             power = 1
+        if abs(power) > MOST_POWER:
+            raise TooManyTerms(f"{head} to the power of {power} is too high")
         if power:
             kept.append(Factor(head, index, power))
     return tuple(sorted(kept, key=lambda f: (f.head.kind, str(f.head), list(map(str, f.index)))))

@@ -1,0 +1,145 @@
+"""Native code run in a process of its own: it may die, hang or take all memory, and costs nothing but its answer."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+MEMORY_BYTES = 2 << 30
+"""The most memory of its own that the process may take."""
+
+
+class NoAnswerError(Exception):
+    """The process gave no answer; the message says why, as a clause."""
+
+
+def command(module: str, *words: str) -> list[str]:
+    """How a module of this package is run by another interpreter."""
+    # -P: a module in the current directory must not shadow numpy or onnx
+    return [sys.executable, "-P", "-m", module, *words]
+
+
+def environment() -> dict[str, str]:
+    """The parent's environment, with this package importable even when it is not installed, without telemetry.
+
+    ONNX Runtime's wheels write a device id below the home directory and look up the vendor's collector when they are
+    imported: a call of its API comes too late.
+    """
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    own = {"PYTHONPATH": os.pathsep.join([*paths, str(_PACKAGE_ROOT)]), "ORT_DISABLE_TELEMETRY": "1"}
+    return {**os.environ, **own}
+
+
+def answer(module: str, *words: str, given: bytes, seconds: float) -> bytes:
+    """What the process of ``module``, which serves by `serve`, answers to ``words`` and ``given`` bytes.
+
+    The process is started at the first question and stays for further ones, until it dies or this one ends.
+    `NoAnswerError` where it fails, dies, or takes longer.
+    """
+    with _LOCK:
+        found = _PROCESSES.get(module)
+        if found is None or found.owner != os.getpid() or found.process.poll() is not None:
+            found = _PROCESSES[module] = _Process(module)
+        try:
+            return found.answer(words, given, seconds)
+        except BaseException:
+            if not found.idle:
+                _PROCESSES.pop(module).end()
+            raise
+
+
+def serve(work: Callable[[tuple[str, ...], bytes], bytes]) -> None:
+    """Answers questions from standard input until there are no more: what a module does that is asked by `answer`."""
+    limit_memory(MEMORY_BYTES)
+    # What a library prints must not get between the answers.
+    answers = Connection(os.dup(sys.stdout.fileno()), readable=False)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    questions = Connection(os.dup(sys.stdin.fileno()), writable=False)
+    with suppress(EOFError, OSError):
+        while True:
+            words, given = questions.recv()
+            try:
+                found: bytes | str = work(words, given)
+            except Exception as error:  # noqa: BLE001 - it raises whatever its C++ code meets
+                found = " ".join(str(error).split())[:200] or type(error).__name__
+            answers.send(found)
+
+
+class _Process:
+    """A living process of a module; ``idle`` when it waits for a question."""
+
+    def __init__(self, module: str) -> None:
+        self.owner = os.getpid()
+        self.idle = True
+        try:
+            # In a session of its own a terminal's Ctrl-C reaches the parent only, which ends it.
+            self.process = subprocess.Popen(
+                command(module),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NoAnswerError(f"no process could be started ({error.strerror})") from None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.questions = Connection(os.dup(self.process.stdin.fileno()), readable=False)
+        self.answers = Connection(os.dup(self.process.stdout.fileno()), writable=False)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def answer(self, words: tuple[str, ...], given: bytes, seconds: float) -> bytes:
+        self.idle = False
+        try:
+            self.questions.send((words, given))
+            if not self.answers.poll(seconds):
+                raise NoAnswerError(f"it took longer than {seconds:g} s")
+            found = self.answers.recv()
+        except (EOFError, OSError):
+            code = self.process.wait()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise NoAnswerError(f"its process died ({how})") from None
+        self.idle = True
+        if isinstance(found, str):
+            raise NoAnswerError(found)
+        assert isinstance(found, bytes)
+        return found
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.questions.close()
+        self.answers.close()
+
+
+_PROCESSES: dict[str, _Process] = {}
+_LOCK = threading.Lock()
+
+
+@atexit.register
+def _end_all() -> None:
+    for found in _PROCESSES.values():
+        if found.owner == os.getpid():
+            found.end()
+    _PROCESSES.clear()
+
+
+def limit_memory(most: int) -> None:
+    """Bounds the data of this process where the system can: beyond it there is a MemoryError."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -1,0 +1,67 @@
+"""Folding keeps to the time that there is, and to a bound of memory."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from taso_py.errors import TooLateError, TypingError
+from taso_py.onnx_io import fold
+from taso_py.onnx_io.load import Loaded, load
+
+
+def products(size: int) -> Loaded:
+    """x · (a · b), with square weights of this size, and a · a · b beside it."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal((size, size), dtype=np.float32), name) for name in "ab"]
+    nodes = [
+        helper.make_node("MatMul", ["a", "b"], ["ab"]),
+        helper.make_node("MatMul", ["a", "ab"], ["aab"]),
+        helper.make_node("MatMul", ["x", "ab"], ["y"]),
+        helper.make_node("MatMul", ["y", "aab"], ["z"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name in "xz"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    return load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+def test_what_would_be_ready_too_late_is_not_begun() -> None:
+    loaded = products(256)
+    value, nodes = loaded.ids["ab"], loaded.table.nodes
+    with loaded.folder.until(time.monotonic()), pytest.raises(TooLateError, match="takes too long to fold"):
+        loaded.folder.value(value, nodes)
+    assert loaded.folder.deadline == math.inf
+    assert loaded.folder.value(value, nodes).shape == (256, 256)
+    with loaded.folder.until(time.monotonic()):
+        assert loaded.folder.value(value, nodes).shape == (256, 256)  # it is remembered
+        with pytest.raises(TooLateError):
+            loaded.folder.value(loaded.ids["aab"], nodes)
+
+
+def test_what_takes_next_to_no_time_is_always_folded() -> None:
+    loaded = products(16)
+    with loaded.folder.until(time.monotonic() - 1):
+        assert loaded.folder.value(loaded.ids["aab"], loaded.table.nodes).shape == (16, 16)
+
+
+def test_how_fast_an_operator_is_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = products(256)
+    loaded.folder.value(loaded.ids["ab"], loaded.table.nodes)
+    seen = 256**3 / loaded.folder._rates[type(loaded.table.nodes[loaded.ids["ab"]].operator)]
+    now = time.monotonic()
+    monkeypatch.setattr(fold.time, "monotonic", lambda: now)
+    with loaded.folder.until(now + 0.9 * seen), pytest.raises(TooLateError):
+        loaded.folder.value(loaded.ids["aab"], loaded.table.nodes)
+    with loaded.folder.until(now + 1.1 * seen):
+        assert loaded.folder.value(loaded.ids["aab"], loaded.table.nodes).any()
+
+
+def test_what_takes_too_much_memory_is_left_to_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = products(64)
+    monkeypatch.setattr(fold, "MAXIMAL_BYTES", 3 * 64 * 64 * 8 - 1)
+    with pytest.raises(TypingError, match="too large to fold"):
+        loaded.folder.value(loaded.ids["ab"], loaded.table.nodes)
