@@ -9,7 +9,7 @@ BENCH   := $(VENV)/.superopt-bench
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check rules verify audit bench zoo conformance robustness
+.PHONY: help setup demo test test-all versions check rules verify audit bench zoo conformance robustness
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test: $(STAMP)  ## run every test
 
 test-all:  ## run every test under each Python 3.11 to 3.13 found on this machine
 	@scripts/test_all.sh $(JOBS)
+
+versions: $(STAMP)  ## run tests with the oldest dependencies that are admitted, and with the newest
+	@scripts/test_versions.sh $(JOBS) $(BIN)/python
 
 check: $(STAMP)  ## ruff (lint and format), limits of size, mypy --strict and the import contract
 	$(BIN)/ruff check .
