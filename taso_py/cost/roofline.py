@@ -6,7 +6,7 @@ whose sizes are not known costs a call: nothing is assumed of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from taso_py.errors import TypingError
@@ -49,6 +49,7 @@ class Roofline:
     sizes: Mapping[str, int]
     machine: Machine = field(default_factory=Machine)
     memo: dict[object, float] = field(default_factory=dict)
+    _works: dict[object, Work] = field(default_factory=dict)
 
     def concrete(self, type_: TensorType) -> TensorType | None:
         """The type with symbols replaced by their sizes; None where that leaves a size, or the rank, unknown."""
@@ -70,10 +71,18 @@ class Roofline:
         """Operations and bytes of one node; zero for opaque nodes and for work on constants."""
         if value in table.values.constant or isinstance(node.operator, Opaque) or node.operator.onnx in IN_PLACE:
             return _NOTHING
-        types = [self.concrete(table.type(i)) for i in node.inputs if i is not None]
-        result = self.concrete(table.type(value))
+        types = tuple(table.type(i) for i in node.inputs if i is not None)
+        key = (node.operator, types, table.type(value))
+        known = self._works.get(key)
+        if known is None:
+            known = self._works[key] = self._counted(*key)
+        return known
+
+    def _counted(self, symbolic: Operator, operands: Sequence[TensorType], computed: TensorType) -> Work:
+        types = [self.concrete(t) for t in operands]
+        result = self.concrete(computed)
         known = [t for t in types if t is not None]
-        operator = _concrete_operator(node.operator, self)
+        operator = _concrete_operator(symbolic, self)
         if result is None or operator is None or len(known) < len(types):
             return _UNKNOWN
         try:

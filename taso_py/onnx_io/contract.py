@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -157,7 +158,7 @@ def _form_violations(before: onnx.GraphProto, after: onnx.GraphProto) -> Iterato
     computed = [name for node in after.node for name in node.output if name]
     known.update(computed)
     if len(known) < sources + len(computed):
-        twice = sorted({n for n in computed if computed.count(n) > 1}) or sorted(known)
+        twice = sorted(n for n, count in Counter(computed).items() if count > 1) or sorted(known)
         yield f"value {twice[0]!r} is computed twice"
     for node in after.node:
         yield from (f"{node.name!r} reads {n!r}, which is not there" for n in node.input if n and n not in known)

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from taso_py.graph.sizes import Expression, Symbol
 from taso_py.graph.table import Table, Values
 from taso_py.onnx_io.carry import carry, not_carried
+from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.functions import require_finite
 from taso_py.onnx_io.inference import inferred_types
@@ -80,6 +81,7 @@ class Loaded:
         return sizes
 
 
+@uncollected()
 def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: bool = False) -> Loaded:
     """Read a model; `ModelError` when it is missing, unreadable or contradicts itself.
 

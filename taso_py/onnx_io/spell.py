@@ -19,13 +19,17 @@ class UsedNames:
     """Names in use; `fresh` adds one."""
 
     taken: set[str] = field(default_factory=set)
+    _counts: dict[str, int] = field(default_factory=dict)
+    """The last number that each base got: those below it are taken."""
 
     def fresh(self, base: str) -> str:
         """``base``, or ``base_2``, ``base_3``, ... when it is taken."""
-        name, count = base, 1
+        count = self._counts.get(base, 1)
+        name = base if count == 1 else f"{base}_{count}"
         while name in self.taken:
             count += 1
             name = f"{base}_{count}"
+        self._counts[base] = count
         self.taken.add(name)
         return name
 

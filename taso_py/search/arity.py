@@ -182,9 +182,10 @@ def _adjoining_law(operands: int, first: int, last: int, *, whole: bool) -> Rule
 def _only_for_its_like(view: View, value: int) -> bool:
     """Whether nothing but the same operator needs a value: it is flattened with that."""
     nodes, users = view.table.nodes, view.users.get(value, ())
-    if len(users) != 1 or value not in nodes or users[0] not in nodes or value in view.table.roots:
+    user = next(iter(users), None)
+    if user is None or len(users) > 1 or value not in nodes or user not in nodes or value in view.table.roots:
         return False
-    return bool(nodes[users[0]].operator == nodes[value].operator)
+    return bool(nodes[user].operator == nodes[value].operator)
 
 
 def nested(view: View, value: int, first: int) -> Rewrite | None:
@@ -213,7 +214,8 @@ def gathered(view: View, value: int) -> Rewrite | None:
     def tree(term: int, user: int | None) -> str:
         nonlocal most
         operands = _summands(view, term) if most > 1 else None
-        if operands is None or (user is not None and view.users.get(term, ()) != (user,)):
+        users = view.users.get(term, ())
+        if operands is None or (user is not None and (len(users) != 1 or user not in users)):
             return next(names)
         most -= 1
         return _call(Add(), (tree(i, term) for i in operands))

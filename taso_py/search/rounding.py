@@ -11,7 +11,7 @@ which has 1024 numbers between one power of two and the next, equal ones are no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
@@ -31,23 +31,38 @@ def rounded_later(view: View, values: Sequence[int]) -> bool:
     """Whether one of the values reaches, through floats, an operator that rounds to whole numbers."""
     # What is cast before it is compared ties as often.
     half = any(view.table.type(v).dtype == _HALF for v in values)
+    if half not in view.rounded:
+        view.rounded[half] = _reaching(view, half)
+    reaching = view.rounded[half]
+    return any(v in reaching and _is_float(view.table.type(v)) for v in values)
+
+
+def _reaching(view: View, half: bool) -> frozenset[int]:
+    """All values from which a way through floats leads to an operator that rounds."""
     if not any(_rounds(view, v, half) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
-        return False
-    stack, seen = [v for v in values if _is_float(view.table.type(v))], set(values)
+        return frozenset()
+    stack = [v for v in view.table.nodes if _rounds(view, v, half)]
+    read = _read(view)
+    found: set[int] = set()
     while stack:
-        for user in _users(view, stack.pop()):
-            if _rounds(view, user, half):
-                return True
-            if user not in seen and _is_float(view.table.type(user)):
-                seen.add(user)
-                stack.append(user)
-    return False
+        for value in read.get(stack.pop(), ()):
+            if value not in found:
+                found.add(value)
+                if _is_float(view.table.type(value)):
+                    stack.append(value)
+    return frozenset(found)
 
 
-def _users(view: View, value: int) -> Iterable[int]:
-    """What reads a value; of one that only exists in an expansion, the value that is expanded."""
-    yield from view.users.get(value, ())
-    yield from (owner for owner, _ in view.owners.get(value, ()))
+def _read(view: View) -> Mapping[int, Sequence[int]]:
+    """What each value reads; the value that is expanded, what only exists in an expansion of it."""
+    read: dict[int, list[int]] = {}
+    for value, users in view.users.items():
+        for user in users:
+            read.setdefault(user, []).append(value)
+    for value, owners in view.owners.items():
+        for owner, _ in owners:
+            read.setdefault(owner, []).append(value)
+    return read
 
 
 def _rounds(view: View, value: int, half: bool) -> bool:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 
 from taso_py.graph.table import Node, Table
 
@@ -64,14 +66,20 @@ def without_dead(table: Table, changed: Mapping[int, Node], users: Mapping[int, 
             if i is not None:
                 users_now.setdefault(i, []).append(value)
     roots = set(table.roots)
-    doubtful = [*changed, *(i for v in changed if v in table.nodes for i in table.nodes[v].inputs if i is not None)]
+    before = (i for v in changed if v in table.nodes for i in table.nodes[v].inputs if i is not None)
+    doubtful = deque(dict.fromkeys([*changed, *before]))
+    waiting = set(doubtful)
     while doubtful:
-        value = doubtful.pop()
+        # First come, first served: what many dead nodes read is looked at behind all of them.
+        value = doubtful.popleft()
+        waiting.remove(value)
         if value not in nodes or value in roots:
             continue
-        by = (*users.get(value, ()), *users_now.get(value, ()))
+        by = chain(users_now.get(value, ()), users.get(value, ()))
         if not any(user in nodes and value in nodes[user].inputs for user in by):
-            doubtful.extend(i for i in nodes.pop(value).inputs if i is not None)
+            again = dict.fromkeys(i for i in nodes.pop(value).inputs if i is not None and i not in waiting)
+            doubtful.extend(again)
+            waiting.update(again)
     return Table(table.values, nodes, table.roots, table.outputs, table.opset)
 
 

@@ -54,13 +54,18 @@ class View:
     memo: dict[tuple[int, int | Node], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
     """By value and node, or its identity, which the entry keeps alive: the expansions, and all operators it may be."""
     tame: dict[int, bool]
-    users: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    users: dict[int, dict[int, None]] = field(default_factory=dict)
+    """The ids that read each id, in order; one of them may be shared with other views and is copied to be changed."""
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
     inner: dict[int, Node] = field(default_factory=dict)
     by_operator: dict[type, dict[int, None]] = field(default_factory=dict)
     """Ids by the operators that compute them, in order: a dict for a set, since one operator may have most ids."""
     ranked: Ranks | None = None
     """Ranks of the table's ids once they were asked for."""
+    rounded: dict[bool, frozenset[int]] = field(default_factory=dict)
+    """What reaches an operator that rounds, once that was asked for; whether float16 is among the values that do."""
+    _copied: set[int] = field(default_factory=set)
+    """Ids whose readers are this view's own."""
 
     @staticmethod
     def of(table: Table, expander: Expander, read_constant: ConstantReader) -> View:
@@ -162,14 +167,21 @@ class View:
     def _link(self, value: int, node: Node) -> None:
         for i in dict.fromkeys(node.inputs):
             if i is not None and value not in self.users.get(i, ()):
-                self.users[i] = (*self.users.get(i, ()), value)
+                self._readers(i)[value] = None
         self.by_operator.setdefault(type(node.operator), {})[value] = None
 
     def _unlink(self, value: int, node: Node) -> None:
         for i in dict.fromkeys(node.inputs):
-            if i is not None and i in self.users:
-                self.users[i] = tuple(u for u in self.users[i] if u != value)
+            if i is not None and value in self.users.get(i, ()):
+                del self._readers(i)[value]
         self.by_operator.get(type(node.operator), {}).pop(value, None)
+
+    def _readers(self, value: int) -> dict[int, None]:
+        """What reads a value, to be changed."""
+        if value not in self._copied:
+            self._copied.add(value)
+            self.users[value] = dict(self.users.get(value, {}))
+        return self.users[value]
 
     def _entry(self, value: int, node: Node) -> tuple[Node, tuple[Expansion, ...], frozenset[type]]:
         found = self.memo.get((value, id(node)))
