@@ -146,3 +146,7 @@ class RankError(TypingError):
 
 class WorkerError(SuperoptError):
     """A worker process died or answered with an error that is not the model's fault."""
+
+
+class WorkerTimeoutError(WorkerError):
+    """A worker process did not answer in time and was stopped."""

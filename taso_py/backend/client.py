@@ -44,7 +44,7 @@ from taso_py.backend.protocol import (
     send,
 )
 from taso_py.backend.runtime import require_runtime
-from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError
+from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
 from taso_py.folders import RunFolder
 from taso_py.processes.isolated import command, environment
 
@@ -294,7 +294,7 @@ class Worker:
             reply = cast(Reply, receive(child.connection))
         except TimeoutError:
             self._kill()
-            raise WorkerError(
+            raise WorkerTimeoutError(
                 f"worker did not answer {doing} within {limit:.3g} s and was stopped: "
                 "allow more time or use a smaller input"
             ) from None

@@ -14,6 +14,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,9 @@ class MeasuredCost:
     """What the prices of old forms are multiplied by: they were timed in slower moments than the original."""
 
     def difference(self, before: Table, after: Table) -> Estimate | None:
-        places = regions(before, after)
+        places = list(takewhile(lambda _: time.monotonic() <= self.deadline, regions(before, after)))
+        if time.monotonic() > self.deadline:
+            return None
         forms = [p.before.key(before) for p in places]
         texts = [f"{form} => {p.after.key(after)} | {before.opset}" for form, p in zip(forms, places, strict=True)]
         keys = [self._key(text) for text in texts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +24,20 @@ class Estimate:
 
     seconds: float
     parts: tuple[Part, ...] = ()
+
+
+def changed(before: Sequence[Part], after: Sequence[Part]) -> tuple[set[int], bool]:
+    """Ids of regions that are slower than they were, and whether some region is faster."""
+    lost: set[int] = set()
+    won = False
+    at = {i: number for number, part in enumerate(before) for i in part.ids}
+    for part in after:
+        old = [before[number] for number in sorted({at[i] for i in part.ids if i in at})]
+        change = part.seconds - sum(p.seconds for p in old)
+        if change > 0:
+            lost |= part.ids.union(*(p.ids for p in old))
+        won = won or change < 0
+    return lost, won
 
 
 class CostModel(Protocol):

@@ -6,7 +6,7 @@ because ONNX Runtime fuses across the border and its blocked layout spans it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,7 +61,7 @@ class Region:
     """What changed, context excluded."""
 
 
-def regions(before: Table, after: Table) -> list[Region]:
+def regions(before: Table, after: Table) -> Iterator[Region]:
     """The changed places, each with its context; empty where only constants changed."""
     gone = {v: n for v, n in before.nodes.items() if after.nodes.get(v) is not n}
     new = {v: n for v, n in after.nodes.items() if before.nodes.get(v) is not n}
@@ -69,17 +69,13 @@ def regions(before: Table, after: Table) -> list[Region]:
     gone = {v: n for v, n in gone.items() if v not in constant and not isinstance(n.operator, Opaque)}
     new = {v: n for v, n in new.items() if v not in constant and not isinstance(n.operator, Opaque)}
     users_before, users_after = before.users(), after.users()
-    found = []
     for piece in _pieces(gone, new):
         context = _context(before, after, piece, users_before, users_after)
-        found.append(
-            Region(
-                _fragment(before, (piece & gone.keys()) | context, users_before),
-                _fragment(after, (piece & new.keys()) | context, users_after),
-                frozenset(piece),
-            )
+        yield Region(
+            _fragment(before, (piece & gone.keys()) | context, users_before),
+            _fragment(after, (piece & new.keys()) | context, users_after),
+            frozenset(piece),
         )
-    return found
 
 
 def _pieces(gone: dict[int, Node], new: dict[int, Node]) -> list[set[int]]:

@@ -108,16 +108,16 @@ def _named(names: object) -> tuple[str, ...]:
 
 def _initializer_violations(original: onnx.ModelProto, model: ir.Model) -> Iterator[str]:
     inputs = {info.name for info in original.graph.input}
-    before = carry(original, None).graph.initializers
+    before = {tensor.name: ir.from_proto(tensor) for tensor in original.graph.initializer}
     after = model.graph.initializers
     used = _read_names(original.graph)
-    for name, value in before.items():
+    for name, tensor in before.items():
         if name not in after:
             if name in inputs:
                 yield f"overridable initializer {name!r} is gone"
             elif name not in used:
                 yield f"initializer {name!r} is gone, though nothing used it before"
-        elif not _same_tensor(value.const_value, after[name].const_value):
+        elif not _same_tensor(tensor, after[name].const_value):
             yield f"initializer {name!r} holds another value"
 
 

@@ -21,6 +21,7 @@ from taso_py.errors import MismatchError, OutputError, SuperoptError
 from taso_py.folders import RunFolder
 from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import RewrittenModel
+from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, folded_weights, serialize
 from taso_py.onnx_io.load import Loaded
@@ -81,6 +82,7 @@ class Workshop:
             self._leave_out(state)
         return None
 
+    @uncollected()
     def build(self, table: Table) -> RewrittenModel:
         """The exported model of a table, the same every time; the border's contract is verified."""
         exported = export(self.loaded, table, provenance=self.provenance)

@@ -10,19 +10,17 @@ from pathlib import Path
 
 import onnx
 
-from taso_py.backend.client import Worker
 from taso_py.backend.pool import WorkerPool, lent
 from taso_py.backend.protocol import ModelRef
 from taso_py.backend.race import RaceResult, race
 from taso_py.backend.timing import Confirmation, Unconfirmed, confirm
 from taso_py.check.check import Checker
-from taso_py.check.inputs import advice
 from taso_py.check.oracle import OracleLimits as CheckLimits
 from taso_py.cost.cache import proofs_path
-from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError
+from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError, WorkerTimeoutError
 from taso_py.graph.table import Table
 from taso_py.options import Options
-from taso_py.options.spelling import respelled, spelled
+from taso_py.options.spelling import respelled
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
 from taso_py.result import ModelProfile, RacedCandidate, Result
@@ -31,13 +29,14 @@ from taso_py.rules.library import load as load_rules
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
+from taso_py.run.original import refused, time_original, too_slow
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
-from taso_py.run.subject import Subject, checker_of, prepare, require_runnable
+from taso_py.run.subject import checker_of, prepare, require_runnable
 from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
@@ -53,8 +52,6 @@ _PROFILE_SHARE = 0.1
 """Part of the time budget that opening and running the original may have taken for it to be profiled as well."""
 _PATIENCE_S = 2.0
 """How long after the end of its time a worker is still waited for."""
-_ORIGINAL_S = 120.0
-"""What opening the original and one run of it may take at least, each, however small the budget."""
 
 
 def optimize(
@@ -105,9 +102,14 @@ def _ended_by_time(result: Result) -> bool:
 
 def _run(job: Run) -> Result:
     """The phases behind loading; `Interrupted` where a signal ends them before there is a result."""
-    job.baseline = time_original(job.worker, job.setting, job.options)
+    try:
+        original = time_original(job.worker, job.setting, job.options)
+    except WorkerTimeoutError:
+        job.clock.lap("baseline")
+        return too_slow(job)
+    job.baseline = original.seconds
     job.clock.lap("baseline")
-    refusal = _refusal(job)
+    refusal = refused(job, original)
     if refusal is not None:
         return refusal
     if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
@@ -141,20 +143,6 @@ def _profile_after(job: Run, winner: Candidate) -> ModelProfile | None:
         return None
 
 
-def _refusal(job: Run) -> Result | None:
-    """The model unchanged, where it cannot be rewritten or the time is too short for a race."""
-    unsupported, baseline, clock = job.setting.loaded.unsupported, job.baseline, job.clock
-    if unsupported is not None:
-        return unchanged(job, "unsupported", "unsupported", unsupported)
-    if job.options.race and baseline is not None and clock.left() < _race_seconds(baseline, job.setting):
-        need = clock.elapsed() + _race_seconds(baseline, job.setting)
-        budget = whole_budget(4 * need)
-        words = f"too little time to race: use {spelled('time_budget_s', f'{budget:g}')} or more"
-        refused = unchanged(job, StopReason.TIME.value, "too little time", words)
-        return replace(refused, suggested_budget_s=budget)
-    return None
-
-
 def usable_rules(options: Options, progress: Progress) -> Library:
     """The rules that may rewrite; those of the user's own files are proved now."""
     library = load_rules(options.rules, options.only, options.disable)
@@ -176,32 +164,6 @@ def usable_rules(options: Options, progress: Progress) -> Library:
         )
         progress.log("warning", words)
     return fit.map(lambda rules: extended(rules, sites))
-
-
-def time_original(worker: Worker, setting: Subject, options: Options) -> float | None:
-    """Seconds of one run of the original; opening it tells whether ONNX Runtime can run it at all."""
-    patience = max(_ORIGINAL_S, 2 * options.time_budget_s)
-    try:
-        handle = worker.open(setting.reference, timeout=patience)
-        try:
-            try:
-                worker.run(handle, setting.feeds[0], timeout=patience)
-            except ModelError as error:
-                told = advice(setting.facts.inputs, setting.assignments[0], setting.overrides)
-                raise ModelError(f"{error} ({told})") from None
-            if not options.race:
-                return None
-            blocks = worker.time_blocks([handle], [setting.feeds[0]], rounds=3, block_s=0.1)
-            return min(block[0] for block in blocks)
-        finally:
-            worker.close(handle)
-    except WorkerError as error:
-        raise ModelError(f"{setting.reference.name}: ONNX Runtime fails on the original: {error}") from None
-
-
-def _race_seconds(baseline: float, setting: Subject) -> float:
-    """What the shortest race and confirmation of one candidate take."""
-    return 30 * max(0.02, 2 * baseline) * len(setting.feeds) * 2
 
 
 def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candidate]]:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taso_py.backend.pool import lent
+from taso_py.errors import WorkerTimeoutError
 from taso_py.options import RankOptions
 from taso_py.progress import Progress
 from taso_py.report.ranking import Ranking, ranked
-from taso_py.run.pipeline import time_original, usable_rules
+from taso_py.run.original import time_original
+from taso_py.run.pipeline import usable_rules
 from taso_py.run.run import SEARCH_SHARE, Clock, Run
 from taso_py.run.searching import single_gains
 from taso_py.run.subject import Model, prepare, require_runnable
@@ -37,9 +39,12 @@ def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: 
     if setting.loaded.unsupported is not None:
         return {}
     with lent(None, setting.config) as worker:
-        baseline = time_original(worker, setting, options)
+        try:
+            original = time_original(worker, setting, options)
+        except WorkerTimeoutError:
+            return {}
         run = Run(
             source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
-            progress=progress, stop=stop, baseline=baseline,
+            progress=progress, stop=stop, baseline=original.seconds,
         )  # fmt: skip
         return single_gains(run)

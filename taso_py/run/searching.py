@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +12,8 @@ from taso_py.backend.runtime import cpu_name
 from taso_py.cost.cache import Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
+from taso_py.cost.roofline import Roofline
+from taso_py.graph.table import Table
 from taso_py.report.rewrites import places_text
 from taso_py.rules.rule import RuleSet
 from taso_py.run.growth import growth
@@ -25,10 +28,13 @@ from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
 from taso_py.search.removal import removing, without_idle_nodes
-from taso_py.search.state import Found, State
+from taso_py.search.state import Found, State, StopReason
 from taso_py.search.strategy import ROUNDS, Backtracking, Limits
 from taso_py.search.view import View
+from taso_py.search.watch import OutOfTime, Watch
 
+_PLACES = 20_000
+"""Nodes of the original at which a search looks for matches."""
 _STATES, _UNTIMED_STATES = 5000, 120
 """States that a search builds at most."""
 _PATIENCE, _UNTIMED_PATIENCE = 150, 40
@@ -62,8 +68,17 @@ class Explored:
 def explore(job: Run, models: OpenModels) -> Explored:
     """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
     job.begin("search")
+    watch = Watch(job.stopped)
+    try:
+        with watch.until(job.deadline(SEARCH_SHARE)):
+            return _explored(job, models, watch)
+    except OutOfTime:  # before there was anything to go on from
+        return Explored(Found((), StopReason.INTERRUPTED if job.stop else StopReason.TIME, 0))
+
+
+def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     barred = models.workshop.barred
-    rewriter, view = _start(job, barred)
+    rewriter, view = _start(job, barred, watch)
     if job.options.apply == "all":
         return Explored(Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter()))
     late = partial(_is_late, job)
@@ -94,9 +109,9 @@ def single_gains(job: Run) -> dict[str, float]:
     that matches nowhere, is absent.
     """
     job.begin("single rules")
-    rewriter, view = _start(job)
     found: dict[str, float] = {}
-    with Cache(job.options.cache) as cache:
+    with suppress(OutOfTime), Cache(job.options.cache) as cache:
+        rewriter, view = _start(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
         cost = _cost_model(job, cache)
         for group in rewriter.groups(view, rewriter.all_matches(view)):
             if job.stopped():
@@ -111,15 +126,25 @@ def single_gains(job: Run) -> dict[str, float]:
     return found
 
 
-def _start(job: Run, barred: Iterable[str] = ()) -> tuple[Rewriter, View]:
-    """The rules but the barred ones, and the original."""
+def _start(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, View]:
+    """The rules but the barred ones, and the original; of a very large one the places that hold most of the time."""
     loaded = job.setting.loaded
     rules = _rules(job, barred)
     # Rules of the user's own are moves only: should one turn out wrong, it is told from the others rule by rule.
     tidying = [] if job.options.rules else removing(rules)
     canonical = Canonicalizer.of(job.library.canonical, RuleSet.of([*job.library.cleanup, *tidying]))
     rewriter = Rewriter.of(rules, canonical)
-    return rewriter, View.of(loaded.table, canonical.expand, loaded.folder.value)
+    view = View.of(loaded.table, canonical.expand, loaded.folder.value, watch)
+    view.unsought = _cheap(view.table, job.roofline)
+    return rewriter, view
+
+
+def _cheap(table: Table, roofline: Roofline) -> frozenset[int]:
+    """All but the nodes that take the most time by the roofline, of which there are `_PLACES` at most."""
+    if len(table.nodes) <= _PLACES:
+        return frozenset()
+    dearest = sorted(table.nodes, key=lambda value: -roofline.node(table, value, table.nodes[value]))
+    return frozenset(dearest[_PLACES:])
 
 
 def _rules(job: Run, barred: Iterable[str]) -> RuleSet:
@@ -153,7 +178,7 @@ def _proposals(job: Run, rewriter: Rewriter, view: View, selection: Selection | 
     if job.options.rules:
         start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
-            written_out = View.of(start.table, rewriter.canonical.expand, view.read_constant)
+            written_out = View.of(start.table, rewriter.canonical.expand, view.read_constant, view.watch)
             states = _QuickSearch(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)(frozenset(), ())
             return Proposals(tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states))
     if selection is None:

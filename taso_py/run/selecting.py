@@ -19,6 +19,7 @@ from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import ROUNDS
 from taso_py.search.view import View
+from taso_py.search.watch import OutOfTime
 
 _ROUNDS, _MOST_ROUNDS = 5, 20
 _PRECISION = 0.006
@@ -62,6 +63,8 @@ class Selection:
     deadline: float
     least: float = math.inf
     """The smallest share of the original's time that a state was measured at."""
+    making_s: float = 0.0
+    """The longest that making the model of a state, and its session, took."""
 
     def best(self, states: Sequence[State], tidied: State | None, known: Sequence[Timed] = ()) -> list[State]:
         """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
@@ -149,8 +152,14 @@ class Selection:
         return Timed(state, share)
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
-        """The moves made again as far as they still match."""
-        steps = tuple(steps)
+        """The moves made again as far as they still match; None where none does, and where time is up."""
+        try:
+            with self.start.watch.until(self.deadline):
+                return self._made_again(tuple(steps))
+        except OutOfTime:
+            return None
+
+    def _made_again(self, steps: Sequence[TraceStep]) -> State | None:
         rewriter = self.rewriter.only(step.rule for step in steps)
         view, matches, trace = self.start, rewriter.later(self.start), list[TraceStep]()
         for step in steps:
@@ -168,9 +177,11 @@ class Selection:
         if not self.models.allows(other):
             return None
         try:
+            first, begin = self.models.handle(one), time.monotonic()
             with self.job.setting.loaded.folder.until(self.deadline):
-                handles = self.models.handle(one), self.models.handle(other)
-            return None if self._late() else self._timed_pair(*handles)
+                second = self.models.handle(other)
+            self.making_s = max(self.making_s, time.monotonic() - begin)
+            return None if self._late() else self._timed_pair(first, second)
         except (ModelError, TooLateError, WorkerError):
             return None
 
@@ -202,7 +213,7 @@ class Selection:
     def _late(self) -> bool:
         """Whether the time does not suffice for one more pair of models."""
         pair_s = 2 * _ROUNDS * self._block_s * len(self.job.setting.feeds)
-        return time.monotonic() + pair_s > self.deadline or self.job.stopped()
+        return time.monotonic() + self.making_s + pair_s > self.deadline or self.job.stopped()
 
 
 def _by_gain(steps: Sequence[TraceStep]) -> list[str]:

@@ -9,6 +9,7 @@ from taso_py.search.moves import Rewriter
 from taso_py.search.state import Found, State, StopReason, TraceStep
 from taso_py.search.strategy import Report, Stop
 from taso_py.search.view import View
+from taso_py.search.watch import OutOfTime
 
 
 @dataclass(slots=True)
@@ -23,8 +24,11 @@ class Exhaustive:
         state = State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.table))
         built = 0
         for name in self.rewriter.index.names():
-            found = [m for matches in state.matches().values() for m in matches if m.rule.name == name]
-            outcome = self.rewriter.apply(state.view, found) if found else None
+            try:
+                found = [m for matches in state.matches().values() for m in matches if m.rule.name == name]
+                outcome = self.rewriter.apply(state.view, found) if found else None
+            except OutOfTime:
+                return Found((state,) if state.trace else (), StopReason.INTERRUPTED, built)
             if outcome is None:
                 continue
             after = outcome.view

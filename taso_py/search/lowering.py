@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from taso_py.cost.roofline import Roofline
@@ -16,6 +17,7 @@ from taso_py.search.moves import AppliedSite, Later, Rewriter
 from taso_py.search.rewriter import Rewrite
 from taso_py.search.state import State, TraceStep
 from taso_py.search.view import View
+from taso_py.search.watch import OutOfTime
 
 _PASSES = 8
 """Most times that all laws have their turn: each brings what is added to a summand one sum further out."""
@@ -30,7 +32,7 @@ def lowered(view: View, laws: Iterable[Rule], roofline: Roofline, deadline: floa
     rewriter = Rewriter.of([law for law in laws if law.arrow == "=>"], untidied)
     search = Exhaustive(rewriter, roofline)
     state: State | None = None
-    now = View.of(view.table, nothing, view.read_constant)
+    now = View.of(view.table, nothing, view.read_constant, view.watch)
     for _ in range(_PASSES):
         cost = roofline.total(now.table) if state is None else state.cost
         found = search.run(now, cost, lambda: time.monotonic() > deadline, lambda count, best: None)
@@ -46,11 +48,12 @@ def _with_sums(view: View, state: State | None, roofline: Roofline) -> State | N
     """Sums of sums written as one: two summands that a rule puts together need not stand side by side."""
     steps: list[Rewrite] = []
     start = view.table
-    for value, _ in reversed(list(start.order())):  # the whole sum before its parts
-        step = gathered(view, value)
-        if step is not None:
-            steps.append(step)
-            view = view.after(step.table)
+    with suppress(OutOfTime):
+        for value, _ in reversed(list(start.order())):  # the whole sum before its parts
+            step = gathered(view, value)
+            if step is not None:
+                view = view.after(step.table)
+                steps.append(step)
     if not steps:
         return state
     trace, before = (state.trace, state.cost) if state is not None else ((), roofline.total(start))

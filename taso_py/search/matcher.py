@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from taso_py.errors import TypingError
@@ -34,6 +34,9 @@ from taso_py.rules.unify import Binding, Unbound
 from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, same_number, spellable
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
+
+_SIBLINGS = 256
+"""How many ids are tried as a further output: of 100,000 siblings there are too many pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ class Matcher:
         )
 
     def matches_at(self, view: View, value: int) -> Iterator[Match]:
-        """All accepted matches whose first output is ``value``."""
+        """All accepted matches whose first output is ``value``; OutOfTime as soon as the view's watch says so."""
+        view.watch.look()
         start = _Partial(Binding(), {})
         for partial in self._term(view, self.rule.left.outputs[0], value, start):
             yield from self._others(view, partial, (value,))
@@ -117,6 +121,7 @@ class Matcher:
             return
         term = self.rule.left.resolve(self.rule.left.outputs[at])
         for value in [given[at]] if given else _candidates(view, self.rule.left, term, partial.binding):
+            view.watch.look()
             if value in outputs or value in view.values.constant:
                 continue
             for more in self._term(view, term, value, partial):
@@ -345,11 +350,11 @@ def _candidates(view: View, side: Side, term: Term, binding: Binding) -> list[in
     found = _bound_path(side, term, binding)
     if found is None:
         operator = term.operator if isinstance(term, Application) else None
-        return sorted(view.by_operator.get(operator, ())) if operator else []
+        return sorted(islice(view.by_operator.get(operator, ()), _SIBLINGS)) if operator else []
     value, depth = found
     level = [value]
     for _ in range(depth):
-        level = sorted({u for v in level for u in view.users.get(v, ())})
+        level = sorted(set(islice((u for v in level for u in view.users.get(v, ())), _SIBLINGS)))
     return level
 
 

@@ -54,6 +54,7 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     new: dict[int, Node] = {}
     aliases: dict[int, int] = {}
     for match in matches:
+        view.watch.look()
         change = _replacement(view, match)
         if change is None:
             return None

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
-from taso_py.cost.model import CostModel, Estimate, Part
+from taso_py.cost.model import CostModel, Estimate, changed
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.table import Table
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Moved, Rewriter, live_size
 from taso_py.search.state import Found, State, StopReason, TraceStep
 from taso_py.search.view import View
+from taso_py.search.watch import OutOfTime
 
 _NEGLIGIBLE = 0.003
 """Share of the start's cost that a simpler state may cost more."""
@@ -119,10 +120,15 @@ class Backtracking:
     _gains: dict[str, float] = field(default_factory=dict)
     """Best gain of each rule so far, as a share of the start's cost."""
     _built: int = 0
+    _late: bool = False
+    """Whether the time was up within a move."""
 
     def run(self, start: View, start_cost: float, stop: Stop, report: Report, seeds: Sequence[State] = ()) -> Found:
         """`seek`, from ``seeds`` too that another search reached; then the best state is explained and simplified."""
-        first = self._first(start, start_cost)
+        with start.watch.until(self.limits.last):
+            return self._run(self._first(start, start_cost), stop, report, seeds)
+
+    def _run(self, first: State, stop: Stop, report: Report, seeds: Sequence[State]) -> Found:
         found = self._sought(first, stop, report, seeds)
         best = min([first, *found.states[:1]], key=_priority)
         if not best.trace or found.reason is StopReason.INTERRUPTED:
@@ -137,7 +143,8 @@ class Backtracking:
         A search that has ended begins again without one of the rules that its best state used: a first move
         that gains can lead away from a better end, and all that lies behind the others was pruned.
         """
-        return self._sought(self._first(start, start_cost), stop, report, seeds)
+        with start.watch.until(self.limits.last):
+            return self._sought(self._first(start, start_cost), stop, report, seeds)
 
     def _first(self, start: View, start_cost: float) -> State:
         return State(start, self.rewriter.later(start), start_cost, self.roofline.total(start.table))
@@ -191,9 +198,7 @@ class Backtracking:
             *_, parent = heapq.heappop(queue)
             if parent.state is not first and parent.state.cost >= self.limits.alpha * best.cost:
                 continue
-            if parent.groups is None:
-                parent.groups = self._groups(parent.state, barred)
-            child = self._expand(first, parent.state, parent.groups) if parent.groups else None
+            child = self._child(first, parent, barred)
             if parent.groups:
                 heapq.heappush(queue, (*_priority(parent.state), next(counter), parent))
             if child is None:
@@ -208,6 +213,15 @@ class Backtracking:
                 heapq.heappush(queue, (*_priority(child), next(counter), _Open(child)))
             report(self._built, progress.best.cost)
         return reached, StopReason.SATURATED
+
+    def _child(self, first: State, parent: _Open, barred: frozenset[str]) -> State | None:
+        try:
+            if parent.groups is None:
+                parent.groups = self._groups(parent.state, barred)
+            return self._expand(first, parent.state, parent.groups) if parent.groups else None
+        except OutOfTime:
+            self._late = True
+            return None
 
     def _priced(self, first: State, seed: State) -> State | None:
         """A state of another search at this one's prices: the whole gain is booked on its last move."""
@@ -225,7 +239,7 @@ class Backtracking:
         if stop():
             return StopReason.INTERRUPTED
         now, limits = time.monotonic(), self.limits
-        if now > limits.deadline and (now > limits.last or now >= progress.marked_at + limits.grace):
+        if self._late or (now > limits.deadline and (now > limits.last or now >= progress.marked_at + limits.grace)):
             return StopReason.TIME
         if self._built >= limits.states:
             return StopReason.STATES
@@ -251,7 +265,7 @@ class Backtracking:
         if estimate is None:
             return None
         refined = False
-        lost, won = _changes(state.parts, estimate.parts)
+        lost, won = changed(state.parts, estimate.parts)
         if lost and len(matches) > 1:
             better = self._refined(first, state, matches, estimate, lost)
             if better is not None:
@@ -321,7 +335,13 @@ class Backtracking:
         return {id(old): replace(old, before=new.before, after=new.after) for old, new in pairs}
 
     def _replayed(self, first: State, steps: Sequence[TraceStep]) -> State | None:
-        """The moves of a trace made again, as far as they still match; priced step by step."""
+        """The moves of a trace made again, as far as they still match; priced step by step.  None: there is no time."""
+        try:
+            return self._made_again(first, steps)
+        except OutOfTime:
+            return None
+
+    def _made_again(self, first: State, steps: Sequence[TraceStep]) -> State | None:
         rewriter = self.rewriter.only(step.rule for step in steps)
         state = replace(first, matches=rewriter.later(first.view))
         for step in steps:
@@ -372,19 +392,6 @@ class Backtracking:
 def _priority(state: State) -> tuple[float, float, int]:
     """Cheapest first, then by the roofline, then by the shorter trace; sums are compared to a tenth of a nanosecond."""
     return round(state.cost, 10), round(state.estimate, 10), len(state.trace)
-
-
-def _changes(before: Sequence[Part], after: Sequence[Part]) -> tuple[set[int], bool]:
-    """Ids of regions that are slower than they were, and whether some region is faster."""
-    lost: set[int] = set()
-    won = False
-    for part in after:
-        old = [p for p in before if p.ids & part.ids]
-        change = part.seconds - sum(p.seconds for p in old)
-        if change > 0:
-            lost |= part.ids.union(*(p.ids for p in old))
-        won = won or change < 0
-    return lost, won
 
 
 def _ranked(states: Sequence[State]) -> tuple[State, ...]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from taso_py.errors import TooLateError, TypingError
 from taso_py.graph.table import Node, Opaque, Table, Values
 from taso_py.search.topology import Ranks, ranks_after, ranks_of
+from taso_py.search.watch import Watch
 
 if TYPE_CHECKING:
     from taso_py.search.matcher import Match
@@ -58,6 +59,9 @@ class View:
     """The ids that read each id, in order; one of them may be shared with other views and is copied to be changed."""
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
     inner: dict[int, Node] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+    unsought: frozenset[int] = frozenset()
+    """Ids at which a search for matches in the whole table does not look."""
     by_operator: dict[type, dict[int, None]] = field(default_factory=dict)
     """Ids by the operators that compute them, in order: a dict for a set, since one operator may have most ids."""
     ranked: Ranks | None = None
@@ -68,11 +72,15 @@ class View:
     """Ids whose readers are this view's own."""
 
     @staticmethod
-    def of(table: Table, expander: Expander, read_constant: ConstantReader) -> View:
-        """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes)."""
+    def of(table: Table, expander: Expander, read_constant: ConstantReader, watch: Watch | None = None) -> View:
+        """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes).
+
+        OutOfTime as soon as the ``watch`` says so.
+        """
         live = replace(table, nodes=dict(table.order()))
-        view = View(live, expander, read_constant, memo={}, tame={})
+        view = View(live, expander, read_constant, memo={}, tame={}, watch=watch or Watch())
         for value, node in live.nodes.items():
+            view.watch.look()
             view._enter(value, node)
         return view
 
@@ -95,6 +103,7 @@ class View:
             self.read_constant,
             memo={},
             tame=self.tame,
+            watch=self.watch,
             users=dict(self.users),
             by_operator={kind: dict(ids) for kind, ids in self.by_operator.items()},
         )
@@ -104,12 +113,15 @@ class View:
 
     def after(self, table: Table) -> View:
         """The view of a table that differs from this one in a few nodes; the rest is shared."""
+        self.watch.look()
         view = View(
             table,
             self.expander,
             self.read_constant,
             memo=self.memo,
             tame=self.tame,
+            watch=self.watch,
+            unsought=self.unsought,
             users=dict(self.users),
             owners=dict(self.owners),
             inner=dict(self.inner),

@@ -20,6 +20,7 @@ from taso_py.onnx_io.functions import inlined
 from taso_py.onnx_io.load import load
 from taso_py.options import Options
 from taso_py.run import pipeline
+from taso_py.run.original import time_original
 from taso_py.run.subject import prepare
 from tests.conftest import tiny_network
 
@@ -83,6 +84,9 @@ def test_a_shape_of_rank_0_is_not_an_absent_one() -> None:
 class _Dying:
     """A worker that dies at the original's first run."""
 
+    def info(self) -> None:
+        pass
+
     def open(self, *_: object, **__: object) -> int:
         return 1
 
@@ -96,7 +100,7 @@ class _Dying:
 def test_a_worker_that_dies_of_the_original_is_the_models_fault() -> None:
     subject = prepare(tiny_network(), Options(race=False))
     with pytest.raises(ModelError, match=r"fails on the original.*SIGKILL"):
-        pipeline.time_original(_Dying(), subject, Options(race=False))  # type: ignore[arg-type]
+        time_original(_Dying(), subject, Options(race=False))  # type: ignore[arg-type]
 
 
 def test_a_race_that_cannot_be_run_confirms_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""The original in ONNX Runtime: what opening and running it takes, and whether that leaves time for anything else."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from taso_py.backend.client import Worker
+from taso_py.check.inputs import advice
+from taso_py.errors import ModelError, WorkerError, WorkerTimeoutError
+from taso_py.options import Options
+from taso_py.options.spelling import spelled
+from taso_py.result import Result
+from taso_py.run.conclude import unchanged
+from taso_py.run.run import Run, whole_budget
+from taso_py.run.subject import Subject
+from taso_py.search.state import StopReason
+
+_PATIENCE_S = 120.0
+"""What opening the original and one run of it may take at least, each, however small the budget."""
+_SESSIONS = 8
+"""Sessions that one candidate takes: it and the original with ONNX Runtime's optimiser off and on, raced, confirmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What the original takes, in seconds."""
+
+    seconds: float | None
+    """One run; None when nothing is timed."""
+    opening_s: float
+    """Making its session."""
+
+
+def time_original(worker: Worker, setting: Subject, options: Options) -> Original:
+    """Times the original; opening it tells whether ONNX Runtime can run it at all.
+
+    ModelError if it cannot, WorkerTimeoutError if it takes too long to tell.
+    """
+    patience = max(_PATIENCE_S, 2 * options.time_budget_s)
+    try:
+        worker.info()  # so that its start is not taken for the session's
+        begin = time.monotonic()
+        handle = worker.open(setting.reference, timeout=patience)
+        opening = time.monotonic() - begin
+        try:
+            try:
+                worker.run(handle, setting.feeds[0], timeout=patience)
+            except ModelError as error:
+                told = advice(setting.facts.inputs, setting.assignments[0], setting.overrides)
+                raise ModelError(f"{error} ({told})") from None
+            if not options.race:
+                return Original(None, opening)
+            blocks = worker.time_blocks([handle], [setting.feeds[0]], rounds=3, block_s=0.1)
+            return Original(min(block[0] for block in blocks), opening)
+        finally:
+            worker.close(handle)
+    except WorkerTimeoutError:
+        raise
+    except WorkerError as error:
+        raise ModelError(f"{setting.reference.name}: ONNX Runtime fails on the original: {error}") from None
+
+
+def refused(job: Run, original: Original) -> Result | None:
+    """The model unchanged, where it cannot be rewritten or the time is too short for a race."""
+    unsupported, clock = job.setting.loaded.unsupported, job.clock
+    if unsupported is not None:
+        return unchanged(job, "unsupported", "unsupported", unsupported)
+    if not job.options.race or original.seconds is None:
+        return None
+    race_s = _race_seconds(original.seconds, job.setting) + _SESSIONS * original.opening_s
+    if clock.left() >= race_s:
+        return None
+    return _too_little(job, clock.elapsed() + race_s, "too little time to race")
+
+
+def too_slow(job: Run) -> Result:
+    """The model unchanged, because ONNX Runtime took longer over the original than anybody would wait."""
+    elapsed = job.clock.elapsed()
+    return _too_little(job, elapsed, f"ONNX Runtime neither opened nor ran the model in {elapsed:.0f} s")
+
+
+def _too_little(job: Run, needed_s: float, words: str) -> Result:
+    budget = whole_budget(4 * needed_s)
+    told = f"{words}: use {spelled('time_budget_s', f'{budget:g}')} or more"
+    result = unchanged(job, StopReason.TIME.value, "too little time", told)
+    return replace(result, suggested_budget_s=budget)
+
+
+def _race_seconds(baseline: float, setting: Subject) -> float:
+    """What the shortest race and confirmation of one candidate take."""
+    return 30 * max(0.02, 2 * baseline) * len(setting.feeds) * 2
