@@ -98,15 +98,17 @@ class WritingPlan:
         return node.inputs[0]
 
     def _claim(self) -> None:
+        claimed: set[int] = set()
         for output in dict.fromkeys(self.table.outputs):
             target = self._alias(output)
             if target is None or output in self._captured:
                 continue
             target = self.resolve(target)
-            if target in self.loaded.values.names or target in self.claims.values():
+            if target in self.loaded.values.names or target in claimed:
                 continue
             if isinstance(self.item(target), New):
                 self.claims[output] = target
+                claimed.add(target)
 
     def item(self, value: int) -> Item:
         """What a (resolved) id is written as."""

@@ -35,7 +35,7 @@ from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number,
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
-_SIBLINGS = 256
+_SIBLINGS = 64
 """How many ids are tried as a further output: of 100,000 siblings there are too many pairs."""
 
 

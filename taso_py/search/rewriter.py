@@ -64,7 +64,7 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     changed = {v: n for v, n in changed.items() if view.table.nodes.get(v) != n}
     if not any(v in view.table.nodes for v in changed):
         return None
-    if ranks_after(view.ranks(), changed) is None and closes_cycle(view.table, changed):
+    if ranks_after(view.ranks(), changed) is None and closes_cycle(view.table, changed, view.ranks()):
         return None
     after = without_dead(view.table, changed, view.users)
     return Rewrite(after, frozenset(v for v in changed if v in after.nodes), tuple(matches))

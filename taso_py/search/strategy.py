@@ -199,7 +199,7 @@ class Backtracking:
             if parent.state is not first and parent.state.cost >= self.limits.alpha * best.cost:
                 continue
             child = self._child(first, parent, barred)
-            if parent.groups:
+            if parent.groups or self._late:
                 heapq.heappush(queue, (*_priority(parent.state), next(counter), parent))
             if child is None:
                 continue

@@ -83,8 +83,12 @@ def without_dead(table: Table, changed: Mapping[int, Node], users: Mapping[int, 
     return Table(table.values, nodes, table.roots, table.outputs, table.opset)
 
 
-def closes_cycle(table: Table, changed: Mapping[int, Node]) -> bool:
-    """Whether a changed id now depends on itself (depth-first over the changed table)."""
+def closes_cycle(table: Table, changed: Mapping[int, Node], ranks: Ranks) -> bool:
+    """Whether a changed id now depends on itself (depth-first over the changed table, whose ``ranks`` were these).
+
+    What lies below every changed id leads to none of them, and is not walked through.
+    """
+    floor = min((ranks[value] for value in changed if value in ranks), default=math.inf)
     state: dict[int, int] = {}
     for start in changed:
         stack = [(start, False)]
@@ -100,11 +104,10 @@ def closes_cycle(table: Table, changed: Mapping[int, Node]) -> bool:
                 return True
             state[value] = 1
             stack.append((value, True))
-            node = changed.get(value) or table.nodes.get(value)
-            for i in node.inputs if node else ():
-                if i is not None:
-                    if state.get(i) == 1:
-                        return True
-                    if state.get(i) != 2:
-                        stack.append((i, False))
+            above = value in changed or ranks.get(value, math.inf) > floor
+            node = (changed.get(value) or table.nodes.get(value)) if above else None
+            below = [i for i in node.inputs if i is not None] if node else []
+            if any(state.get(i) == 1 for i in below):
+                return True
+            stack.extend((i, False) for i in below if state.get(i) != 2)
     return False
