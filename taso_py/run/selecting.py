@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, TooLateError, WorkerError
@@ -63,7 +63,7 @@ class Selection:
     deadline: float
     least: float = math.inf
     """The smallest share of the original's time that a state was measured at."""
-    making_s: float = 0.0
+    making_s: float = field(default=0.0, init=False)
     """The longest that making the model of a state, and its session, took."""
 
     def best(self, states: Sequence[State], tidied: State | None, known: Sequence[Timed] = ()) -> list[State]:
