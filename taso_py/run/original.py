@@ -68,7 +68,7 @@ def refused(job: Run, original: Original) -> Result | None:
         return unchanged(job, "unsupported", "unsupported", unsupported)
     if not job.options.race or original.seconds is None:
         return None
-    race_s = _race_seconds(original.seconds, job.setting) + _SESSIONS * original.opening_s
+    race_s = race_seconds(original.seconds, job.setting) + _SESSIONS * original.opening_s
     if clock.left() >= race_s:
         return None
     return _too_little(job, clock.elapsed() + race_s, "too little time to race")
@@ -87,6 +87,6 @@ def _too_little(job: Run, needed_s: float, words: str) -> Result:
     return replace(result, suggested_budget_s=budget)
 
 
-def _race_seconds(baseline: float, setting: Subject) -> float:
+def race_seconds(baseline: float, setting: Subject) -> float:
     """What the shortest race and confirmation of one candidate take."""
     return 30 * max(0.02, 2 * baseline) * len(setting.feeds) * 2

@@ -29,7 +29,7 @@ from taso_py.rules.library import load as load_rules
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.original import refused, time_original, too_slow
+from taso_py.run.original import race_seconds, refused, time_original, too_slow
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
@@ -259,7 +259,7 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
 
 def _last_moment(job: Run) -> float:
     """Until when the weights of the first candidate may be computed: the shortest race must still be possible."""
-    return job.deadline(1.0) - (_race_seconds(job.baseline, job.setting) if job.baseline is not None else 0.0)
+    return job.deadline(1.0) - (race_seconds(job.baseline, job.setting) if job.baseline is not None else 0.0)
 
 
 def _second_choice(workshop: Workshop, found: Found, deadline: float) -> list[Candidate]:
