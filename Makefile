@@ -52,13 +52,14 @@ rules: $(STAMP)  ## list the rule library
 verify: $(STAMP)  ## prove every rule whose proof is not on record, and say what is not as it should be
 	$(BIN)/superopt verify
 
-audit: $(STAMP)  ## attack prover and certificates: every law anew, mutants, fuzz, names, small instances, forgeries
+audit: $(STAMP)  ## attack prover, certificates and readers: every law anew, mutants, fuzz, names, small instances, forgeries, damaged files
 	$(BIN)/superopt verify --anew
 	$(BIN)/python -m scripts.audit.mutants
 	$(BIN)/python -m scripts.audit.fuzz
 	$(BIN)/python -m scripts.audit.names --judge taso_py.prove.prover:prove
 	$(BIN)/python -m scripts.audit.expansion
 	$(BIN)/python -m scripts.audit.certification
+	$(BIN)/python -m scripts.audit.readers
 
 zoo: $(BENCH)  ## export every benchmark network to zoo_models/ (random weights, needs torch)
 	$(BIN)/python -m scripts.bench.zoo --all

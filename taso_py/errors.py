@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LONGEST_MESSAGE = 1500
+"""Characters: of a longer message the middle is left out, as its end says what to do."""
+
+
 class SuperoptError(Exception):
     """Base of every error raised on purpose.
 
@@ -19,6 +23,10 @@ class SuperoptError(Exception):
 
     exit_code = 70
     code = "internal"
+
+    def __init__(self, message: str = "") -> None:
+        # What it quotes from a file may have any number of lines, and be of any length.
+        super().__init__(_one_line(str(message)))
 
 
 class MismatchError(SuperoptError):
@@ -47,20 +55,12 @@ class CertificateError(SuperoptError):
     exit_code = 1
     code = "certificate"
 
-    def __init__(self, message: str) -> None:
-        # What it quotes from the certificate may have any number of lines.
-        super().__init__(" ".join(message.split()))
-
 
 class DecisionsError(SuperoptError):
     """Decisions do not hold for a model, or use a rule that may not rewrite."""
 
     exit_code = 1
     code = "decisions"
-
-    def __init__(self, message: str) -> None:
-        # As above.
-        super().__init__(" ".join(message.split()))
 
 
 class UsageError(SuperoptError):
@@ -150,3 +150,10 @@ class WorkerError(SuperoptError):
 
 class WorkerTimeoutError(WorkerError):
     """A worker process did not answer in time and was stopped."""
+
+
+def _one_line(message: str) -> str:
+    line = " ".join(part.strip() for part in message.splitlines())
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    return f"{line[: LONGEST_MESSAGE - 300]} [...] {line[-290:]}"

@@ -8,6 +8,7 @@ before that leaves the target's directory as it was.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -195,6 +196,18 @@ def read_text(path: Path, *, most: int) -> str:
         raise UsageError(f"{path} cannot be read: {(error.strerror or type(error).__name__).lower()}") from error
 
 
+def parse_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """What JSON says; ValueError for whatever is none, which has no NaN, and for what is nested too deeply."""
+    try:
+        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_constant=_no_such_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_such_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
+
+
 def load_arrays(given: Mapping[str, Path | Array]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     """Arrays by input name, read from ``.npy`` files where files are given.
 
@@ -214,6 +227,6 @@ def _array(name: str, given: Path | Array) -> np.ndarray[Any, np.dtype[Any]]:
     try:
         with given.open("rb") as file:
             return np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        said = spelled("inputs", given, key=name)
-        raise UsageError(f"{said}: {error}; give a .npy file that numpy.save wrote") from None
+    except Exception as error:  # a header is read by Python's own parser, which raises what it likes
+        said, why = spelled("inputs", given, key=name), str(error) or type(error).__name__
+        raise UsageError(f"{said}: {why}; give a .npy file that numpy.save wrote") from error

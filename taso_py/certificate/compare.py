@@ -20,7 +20,7 @@ from taso_py.certificate.exact import emptied, first_difference, tensors, unknow
 from taso_py.errors import CertificateError
 from taso_py.onnx_io.carry import carry, not_carried, skeleton
 from taso_py.onnx_io.contract import bare_proto
-from taso_py.onnx_io.read import check_external_data, read_proto
+from taso_py.onnx_io.read import check_tensors, read_proto
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def largest_ulp(rebuilt: Rebuilt, optimised: Path | onnx.ModelProto) -> int:
     if lost is not None:
         raise CertificateError(f"the optimised model cannot be compared: {lost}")
     found = carry(proto, path)
-    check_external_data(found)
+    check_tensors(found)
     comparison = _Comparison(rebuilt, found, path.parent if path else None)
     comparison.graphs(skeleton(proto))
     comparison.weights()

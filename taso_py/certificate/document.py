@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from taso_py.errors import UsageError
-from taso_py.files import read_text
+from taso_py.files import parse_json, read_text
 from taso_py.result import plain
 
 SCHEMA = "superopt.certificate/2"
@@ -179,8 +179,8 @@ def _content(path: Path, what: str, schema: str) -> dict[str, Any]:
     """What a file of this schema holds beside it."""
     try:
         text = read_text(path, most=MAXIMAL_BYTES)
-        content = json.loads(text, object_pairs_hook=_once, parse_constant=_no_such_number)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text, object_pairs_hook=_once)
+    except ValueError as error:
         raise UsageError(f"{path} is no {what}: {error}") from None
     if not isinstance(content, dict) or content.get("schema") != schema:
         raise UsageError(f"{path} is no {what} of this version: its schema is not {schema}")
@@ -195,10 +195,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands in it twice")
     return entries
-
-
-def _no_such_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 @dataclass(frozen=True, slots=True)

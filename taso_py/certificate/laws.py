@@ -78,7 +78,7 @@ def read_law(law: Law) -> Rule:
     """The rule that a certificate states; `CertificateError` unless its text is that of the rule with that id."""
     try:
         rules = parse_rules(law.text, f"rule {law.name}")
-    except RuleError as error:
+    except (RuleError, ValueError) as error:
         raise CertificateError(f"rule {law.name} of the file cannot be read: {error}") from None
     if len(rules) != 1 or rules[0].name != law.name:
         raise CertificateError(f"rule {law.name} of the file has the text of something else")

@@ -240,11 +240,16 @@ def _known_shapes(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> dict[s
     for node in nodes:
         if node.op_type == "Constant":
             for attribute in node.attribute:
-                if attribute.name == "value":
+                if attribute.name == "value" and node.output:
                     shapes[node.output[0]] = tuple(attribute.t.dims)
-        elif node.op_type in ("Cast", "Identity", "DequantizeLinear") and node.input[0] in shapes:
-            shapes.setdefault(node.output[0], shapes[node.input[0]])
+        elif node.op_type in ("Cast", "Identity", "DequantizeLinear") and node.output and _read(node, 0) in shapes:
+            shapes.setdefault(node.output[0], shapes[_read(node, 0)])
     return shapes
+
+
+def _read(node: onnx.NodeProto, position: int) -> str:
+    """The name of an input, empty where there is none: a model may leave out what an operator needs."""
+    return node.input[position] if position < len(node.input) else ""
 
 
 def _indexed(node: onnx.NodeProto, position: int, shapes: dict[str, tuple[Dim, ...]]) -> tuple[Dim, ...]:
@@ -252,16 +257,16 @@ def _indexed(node: onnx.NodeProto, position: int, shapes: dict[str, tuple[Dim, .
     kind = node.op_type
     if kind == "EmbedLayerNormalization":  # com.microsoft: input_ids, segment_ids, word, position, segment
         table = {0: 2, 1: 4}.get(position)
-        return shapes.get(node.input[table], ())[:1] if table is not None else ()
+        return shapes.get(_read(node, table), ())[:1] if table is not None else ()
     if kind == "RotaryEmbedding":  # position_ids index the rows of the tables
-        return shapes.get(node.input[1], ())[:1] if position == 3 else ()
+        return shapes.get(_read(node, 1), ())[:1] if position == 3 else ()
     if position != 1 or kind not in ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"):
         return ()
-    data = shapes.get(node.input[0])
+    data = shapes.get(_read(node, 0))
     if not data:
         return ()
     if kind in ("Gather", "GatherElements", "ScatterElements"):
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
         return (data[axis],) if -len(data) <= axis < len(data) else ()
-    depth = shapes.get(node.input[1], ("",))[-1:]
+    depth = shapes.get(_read(node, 1), ("",))[-1:]
     return data[: depth[0]] if depth and isinstance(depth[0], int) else data

@@ -108,7 +108,7 @@ def _role(kind: str, node: onnx.NodeProto, shapes: Mapping[str, Dims], *, partia
     simple = (onnx.AttributeProto.INT, onnx.AttributeProto.INTS)
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type in simple}
     results = tuple(shapes.get(output) for output in node.output)
-    return Role(kind, shapes.get(node.input[0]), results, attributes, partial)
+    return Role(kind, shapes.get(node.input[0] if node.input else ""), results, attributes, partial)
 
 
 def _resolved(dims: Dims | None, resolve: Resolve) -> Sizes | None:

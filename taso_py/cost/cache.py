@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from taso_py.errors import OutputError, UsageError
-from taso_py.files import write_text
+from taso_py.files import parse_json, write_text
 from taso_py.folders import alone
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,7 @@ APPLICATION_ID = 0x7461736F
 _HEADER, _HEADER_BYTES, _ID_BYTES = b"SQLite format 3\0", 100, slice(68, 72)
 """https://www.sqlite.org/fileformat.html#the_database_header"""
 _NOT_OURS = "it is not a cache of superopt, and is left as it is"
+_NO_TEXT = "it holds texts that are none"
 _BUSY_S = 30.0
 _CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
 _UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
@@ -173,7 +176,7 @@ class Cache:
         """Do the work; when the file is damaged or cannot be written, again on a new file or in memory."""
         try:
             return work()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if self.path is None:
                 raise
             path, old = self.path, self._connection
@@ -186,6 +189,16 @@ class Cache:
                 with contextlib.closing(old), contextlib.suppress(sqlite3.Error):
                     old.backup(self._connection)  # what was readable stays known
                 logger.warning(_UNUSABLE, path, error)
+            return self._retried(work)
+
+    def _retried(self, work: Callable[[], T]) -> T:
+        """Do the work once more; where that fails too, what was rescued is of no use."""
+        try:
+            return work()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            self._connection.close()
+            logger.warning(_UNUSABLE, self.path or "in memory", error)
+            self.path, self._connection = None, _connect(None)
             return work()
 
     @contextlib.contextmanager
@@ -204,7 +217,7 @@ class Cache:
         for start in range(0, len(keys), _CHUNK):
             part = keys[start : start + _CHUNK]
             marks = ",".join("?" * len(part))
-            found.update(map(_entry, self._connection.execute(f"{_SELECT} WHERE key IN ({marks})", part)))
+            found.update(_entries(self._connection.execute(f"{_SELECT} WHERE key IN ({marks})", part)))
         return found
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
@@ -212,7 +225,7 @@ class Cache:
             connection.executemany(_INSERT, rows)
 
     def _all(self) -> list[tuple[str, Measurement]]:
-        return list(map(_entry, self._connection.execute(f"{_SELECT} ORDER BY key")))
+        return list(_entries(self._connection.execute(f"{_SELECT} ORDER BY key")))
 
     def _delete(self) -> int:
         with self._transaction() as connection:
@@ -220,17 +233,18 @@ class Cache:
 
     def _stats(self) -> CacheStats:
         count, oldest, newest = self._connection.execute(
-            "SELECT COUNT(*), MIN(created), MAX(created) FROM regions"
+            "SELECT COUNT(*), MIN(created), MAX(created) FROM regions WHERE typeof(created) = 'real'"
         ).fetchone()
         versions = self._connection.execute("SELECT ort_version, COUNT(*) FROM regions GROUP BY 1 ORDER BY 1")
         size = self.path.stat().st_size if self.path is not None and self.path.exists() else 0
-        return CacheStats(self.path, count, size, oldest, newest, dict(versions.fetchall()))
+        return CacheStats(self.path, count, size, oldest, newest, {str(name): many for name, many in versions})
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:
     """A connection with the table in place; transactions are ours (isolation_level None)."""
     name = ":memory:" if path is None else str(path)
     connection = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # the key of no region, then
     try:
         version = _version(connection)
         # A table of this version is not written to: several processes may start at once, and one may only read.
@@ -247,8 +261,11 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             connection.execute("COMMIT")
         elif version > SCHEMA:
             raise sqlite3.OperationalError(f"written by a newer version of superopt (schema {version})")
-    except BaseException:
+        connection.execute(f"{_SELECT} LIMIT 0")  # fails where the table is another
+    except BaseException as error:
         connection.close()
+        if isinstance(error, UnicodeDecodeError):  # in what sqlite3 says of damage
+            raise sqlite3.OperationalError(_NO_TEXT) from None
         raise
     return connection
 
@@ -267,7 +284,7 @@ def _require_ours(path: Path) -> None:
             (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()
             if tables == 1 and _version(connection) > 0:
                 return
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise OSError(_NOT_OURS) from error
     raise OSError(_NOT_OURS)
 
@@ -287,7 +304,7 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
+def _is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:
     return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -322,8 +339,12 @@ def _is_sound(path: Path) -> bool:
         connection.close()
 
 
-def _entry(row: tuple[Any, ...]) -> tuple[str, Measurement]:
-    return row[0], Measurement(*row[1:])
+def _entries(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Measurement]]:
+    """The rows that hold what was put there: a damaged file can hold anything in any column."""
+    for key, before, after, noise, samples, ort_version, created in rows:
+        times = (before, after, noise, created)
+        if all(isinstance(time, float) and math.isfinite(time) for time in times) and isinstance(samples, int):
+            yield key, Measurement(before, after, noise, samples, str(ort_version), created)
 
 
 def _is_export(path: Path) -> bool:
@@ -340,15 +361,12 @@ def _is_export(path: Path) -> bool:
 
 def _parse(line: str, place: str) -> tuple[str, Measurement]:
     try:
-        fields = json.loads(line)
-        one = Measurement(
-            float(fields["before"]),
-            float(fields["after"]),
-            float(fields["noise"]),
-            int(fields["samples"]),
-            str(fields["ort_version"]),
-            float(fields["created"]),
-        )
-        return str(fields["key"]), one
-    except (ValueError, KeyError, TypeError) as error:
+        fields = parse_json(line)
+        before, after, noise, created = (float(fields[name]) for name in ("before", "after", "noise", "created"))
+        samples, key, version = int(fields["samples"]), str(fields["key"]), str(fields["ort_version"])
+        f"{key}{version}".encode()  # a text that is none cannot be stored
+        if not all(map(math.isfinite, (before, after, noise, created))) or not 0 <= samples < 2**63:
+            raise ValueError("a number that no measurement has")
+        return key, Measurement(before, after, noise, samples, version, created)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UsageError(f"{place}: not a cache entry: give a file of `superopt cache export`") from error

@@ -8,7 +8,7 @@ wherever they are stored.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -18,17 +18,13 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.errors import ModelError
+from taso_py.onnx_io.carry import UNREPRESENTED
 from taso_py.onnx_io.onnx_types import dtype_name
+from taso_py.onnx_io.read import UNREADABLE
 from taso_py.onnx_io.structure import captured_names, name_of
 
 _BYTES = 16
 _SHOWN_ITEMS, _SHOWN_CHARACTERS = 8, 80
-_SCALARS: Mapping[str, Callable[[Any], ir.TensorProtocol]] = {
-    "value_float": lambda value: ir.tensor(np.array(value, np.float32)),
-    "value_floats": lambda value: ir.tensor(np.array(value, np.float32)),
-    "value_int": lambda value: ir.tensor(np.array(value, np.int64)),
-    "value_ints": lambda value: ir.tensor(np.array(value, np.int64)),
-}
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -46,7 +42,7 @@ def tensor_digest(tensor: ir.TensorProtocol) -> bytes:
         if tensor.dtype == ir.DataType.STRING:
             return _digest(head, *(bytes(text) for text in np.asarray(tensor.numpy()).ravel()))
         return _digest(head, tensor.tobytes())
-    except (ValueError, TypeError, OSError) as error:
+    except UNREADABLE as error:
         reason = " ".join(str(error).split())[:160]
         raise ModelError(f"tensor {tensor.name!r} cannot be read: {reason}; export the model again") from None
 
@@ -54,20 +50,6 @@ def tensor_digest(tensor: ir.TensorProtocol) -> bytes:
 def tensor_text(tensor: ir.TensorProtocol) -> str:
     """Element type and shape: ``float32[64,3,7,7]``."""
     return f"{dtype_name(tensor.dtype)}[{','.join(map(str, tensor.shape.numpy()))}]"
-
-
-def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
-    """The tensor of a Constant node; None where the node is none, or says it in another way."""
-    if node.op_type != "Constant" or node.domain:
-        return None
-    for name, attribute in node.attributes.items():
-        if attribute.is_ref():
-            return None
-        if name == "value" and attribute.type == ir.AttributeType.TENSOR:
-            return attribute.as_tensor()
-        if name in _SCALARS:
-            return _SCALARS[name](attribute.value)
-    return None
 
 
 @dataclass(slots=True)
@@ -139,13 +121,17 @@ def _places(values: Iterable[ir.Value | None], places: Mapping[str, str]) -> byt
 
 
 def _of_function(function: ir.Function) -> bytes:
-    return _digest(ir.to_proto(function).SerializeToString(deterministic=True))
+    try:
+        return _digest(ir.to_proto(function).SerializeToString(deterministic=True))
+    except UNREPRESENTED as error:
+        reason = " ".join(str(error).split())[:160]
+        raise ModelError(f"function {function.name!r} cannot be taken apart: {reason}; export it again") from None
 
 
 @lru_cache(maxsize=1024)
 def _defaults(domain: str, op_type: str, opset: int) -> Mapping[str, Any]:
     """The attributes of an operator that have a default value."""
-    if not opset or not onnx.defs.has(op_type, opset, domain):
+    if not 0 < opset < 2**31 or not onnx.defs.has(op_type, opset, domain):
         return {}
     schema = onnx.defs.get_schema(op_type, opset, domain)
     stated = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.name}

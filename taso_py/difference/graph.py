@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from taso_py.difference.digests import Digester, attribute_text, constant_tensor, tensor_digest, tensor_text
+from taso_py.difference.digests import Digester, attribute_text, tensor_digest, tensor_text
 from taso_py.graph.types import NO_TYPE, TensorType
-from taso_py.onnx_io.structure import captured_names, name_of, topological_order
+from taso_py.onnx_io.structure import captured_names, constant_tensor, name_of, topological_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

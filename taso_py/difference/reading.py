@@ -15,7 +15,7 @@ from taso_py.onnx_io.carry import carried
 from taso_py.onnx_io.functions import require_finite
 from taso_py.onnx_io.inference import inferred_types
 from taso_py.onnx_io.onnx_types import dtype_name
-from taso_py.onnx_io.read import check_external_data, default_opset, read_proto
+from taso_py.onnx_io.read import check_tensors, default_opset, read_proto
 from taso_py.onnx_io.structure import topological_order
 
 
@@ -26,7 +26,7 @@ def read_graph(source: Path | onnx.ModelProto) -> Graph:
     proto, path = read_proto(source)
     require_finite(proto)
     model = carried(proto, path)
-    check_external_data(model)
+    check_tensors(model)
     return Graph.of(model, _types(proto, model))
 
 

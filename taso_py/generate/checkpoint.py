@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taso_py.errors import OutputError, UsageError
-from taso_py.files import write_atomically
+from taso_py.files import parse_json, write_atomically
 from taso_py.options.spelling import spelled, spelled_on
 
 _SUFFIX = ".step"
@@ -40,6 +40,8 @@ class Checkpoint:
         if known is not None and not resume:
             said = spelled("checkpoint", self.folder)
             raise UsageError(f"{said} holds a run already: add {spelled_on('resume')}, or name another directory")
+        if known is not None and not isinstance(known, dict):
+            raise self._damaged("settings")
         if known is not None and known != settings:
             changed = ", ".join(k for k in settings if known.get(k) != settings[k])
             raise UsageError(f"{spelled('checkpoint', self.folder)} holds a run with other settings ({changed})")
@@ -48,7 +50,10 @@ class Checkpoint:
     def get(self, name: str) -> Any:
         """What was put under a name; None when nothing was. `UsageError` for a file that is damaged."""
         data = self._read(name)
-        return None if data is None else json.loads(data)
+        try:
+            return None if data is None else parse_json(data)
+        except ValueError:
+            raise self._damaged(name) from None
 
     def put(self, name: str, value: Any) -> None:
         """Keeps a value that JSON can hold."""
@@ -57,7 +62,10 @@ class Checkpoint:
     def get_array(self, name: str) -> npt.NDArray[np.uint64] | None:
         """An array of fingerprints that was put under a name."""
         data = self._read(name)
-        return None if data is None else np.frombuffer(data, dtype=np.uint64)
+        try:
+            return None if data is None else np.frombuffer(data, dtype=np.uint64)
+        except ValueError:  # no whole number of them
+            raise self._damaged(name) from None
 
     def put_array(self, name: str, value: npt.NDArray[np.uint64]) -> None:
         """Keeps an array of fingerprints."""
@@ -72,8 +80,12 @@ class Checkpoint:
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
         if hashlib.sha256(data).hexdigest().encode() != digest:
-            raise UsageError(f"{path} is damaged: delete it to have its step done again")
+            raise self._damaged(name)
         return data
+
+    def _damaged(self, name: str) -> UsageError:
+        path = None if self.folder is None else self.folder / (name + _SUFFIX)
+        return UsageError(f"{path} is damaged: delete it to have its step done again")
 
     def _write(self, name: str, data: bytes) -> None:
         if self.folder is None:

@@ -17,7 +17,7 @@ from taso_py.onnx_io.read import DEFAULT_DOMAINS
 LARGE_TENSOR_ELEMENTS = 256
 
 
-_UNREPRESENTED = (ir.serde.SerdeError, NotImplementedError, ValueError, TypeError, AssertionError, KeyError)
+UNREPRESENTED = (ir.serde.SerdeError, NotImplementedError, ValueError, TypeError, AssertionError, KeyError)
 """What onnx-ir raises for a proto that it has no form for."""
 
 
@@ -25,7 +25,7 @@ def carried(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
     """`carry`; ModelError for a model that onnx-ir has no form for."""
     try:
         return carry(proto, path)
-    except _UNREPRESENTED as error:
+    except UNREPRESENTED as error:
         name = "the given model" if path is None else str(path)
         raise ModelError(f"{name} cannot be taken apart: {_innermost(error)}; export it again") from None
 
@@ -135,7 +135,7 @@ def not_carried(proto: onnx.ModelProto) -> str | None:
     try:
         bare = skeleton(proto)
         returned = ir.to_proto(carry(bare, None))
-    except _UNREPRESENTED as error:
+    except UNREPRESENTED as error:
         return f"onnx-ir cannot represent it ({_innermost(error)})"
     lost = difference(bare, returned)
     return None if lost is None else f"it uses {lost}, which onnx-ir does not carry"

@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.onnx_io.carry import LARGE_TENSOR_ELEMENTS, carry, difference, skeleton
-from taso_py.onnx_io.read import DEFAULT_DOMAINS
+from taso_py.onnx_io.read import DEFAULT_DOMAINS, content
 
 PROVENANCE = "superopt."
 """Prefix of the metadata keys that are ours: a rewritten model may have others of them."""
@@ -140,7 +140,7 @@ def _same_tensor(one: ir.TensorProtocol | None, other: ir.TensorProtocol | None)
         return _place(one) == _place(other)
     if one.raw is other.raw:
         return True
-    a, b = one.numpy(), other.numpy()
+    a, b = content(one), content(other)
     if a.dtype == object or a.dtype.kind in "SU":
         return bool(np.array_equal(a, b))
     return a.tobytes() == b.tobytes()

@@ -15,10 +15,11 @@ import numpy as np
 import onnx_ir as ir
 
 from taso_py.arrays import Array
-from taso_py.errors import ModelError, TooLateError, TypingError
+from taso_py.errors import TooLateError, TypingError
 from taso_py.graph.sizes import element_variables
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
+from taso_py.onnx_io.read import content
 from taso_py.ops.meaning import Apply, Choose, Operand, Reduce, Scalar
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
@@ -84,13 +85,7 @@ class Folder:
 
     def source(self, constant: int) -> Array:
         """The tensor of a fixed initializer or Constant node, as stored."""
-        tensor = self.tensors[constant]
-        try:
-            return tensor.numpy()
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            message = f"the data of {tensor.name!r} cannot be read: {reason}; export the model again"
-            raise ModelError(message) from error
+        return content(self.tensors[constant])
 
     def _keys_of(self, constant: int, nodes: Mapping[int, Node]) -> Mapping[int, int]:
         """Numbers of a constant id and all below it: the same exactly for the same computation from the same sources.

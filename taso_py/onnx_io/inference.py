@@ -35,6 +35,7 @@ def inferred_types(
     bare.graph.ClearField("node")
     bare.graph.node.extend(kept.node)
     _forget_stated(bare.graph)
+    _forget_negative(bare.graph)
     try:
         given = bare.SerializeToString()
         result = onnx.load_model_from_string(answer(CHILD, "infer", given=given, seconds=_PATIENCE_S))
@@ -55,6 +56,14 @@ def _nodes_fit_for_inference(model: ir.Model, opset: int) -> set[int]:
         for k, node in enumerate(model.graph)
         if conforms_throughout(node, opset) or (node.domain, node.op_type) in callable_
     }
+
+
+def _forget_negative(graph: onnx.GraphProto) -> None:
+    """Sizes below 0 of inputs: ONNX Runtime takes them for unknown, and onnx's inference dies of some."""
+    for value in graph.input:
+        for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
 
 
 def _forget_stated(graph: onnx.GraphProto) -> None:

@@ -17,12 +17,12 @@ import onnx_ir as ir
 
 from taso_py.graph.sizes import Expression, Symbol
 from taso_py.graph.table import Table, Values
-from taso_py.onnx_io.carry import carry, not_carried
+from taso_py.onnx_io.carry import carried, carry, not_carried
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.functions import require_finite
 from taso_py.onnx_io.inference import inferred_types
-from taso_py.onnx_io.read import check_external_data, default_opset, read_proto
+from taso_py.onnx_io.read import check_tensors, default_opset, read_proto
 from taso_py.onnx_io.shapes import Vector
 from taso_py.onnx_io.structure import topological_order
 from taso_py.onnx_io.table_reader import TableReader
@@ -96,8 +96,8 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
         reason = f"it is written for opset {opset}, and {OLDEST_OPSET} is the oldest that is optimised"
     if reason is not None:
         return _untouched(proto, path, reason)
-    original = carry(proto, path)
-    check_external_data(original)
+    original = carried(proto, path)
+    check_tensors(original)
     return _loaded(proto, path, original, freeze_initializers)
 
 

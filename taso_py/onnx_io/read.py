@@ -11,11 +11,14 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 
+from taso_py.arrays import Array
 from taso_py.errors import ModelError
 
 # Without a handler Python prints the library's warnings on stderr; whoever wants them configures logging.
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
 
+UNREADABLE = (OSError, ValueError, TypeError, AssertionError, KeyError, MemoryError, OverflowError)
+"""What onnx-ir raises for a tensor whose data are not what its type and shape say."""
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -60,7 +63,36 @@ def _checked(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
         raise ModelError(f"{name} holds no graph: it is not an ONNX model, or was cut short; export it again")
     if default_opset(proto) is None and any(n.domain in DEFAULT_DOMAINS for n in proto.graph.node):
         raise ModelError(f"{name} imports no version of the standard operators: export it again")
+    _require_texts(proto, name)
     return proto
+
+
+def _require_texts(proto: onnx.ModelProto, name: str) -> None:
+    """`ModelError` for a name that is not UTF-8: protobuf gives bytes for it, and ONNX Runtime takes only texts."""
+    texts: list[str | bytes] = [text for entry in proto.metadata_props for text in (entry.key, entry.value)]
+    texts += [text for function in proto.functions for text in (function.name, function.domain, function.overload)]
+    texts += [text for function in proto.functions for text in (*function.input, *function.output, *function.attribute)]
+    texts += [opset.domain for opset in proto.opset_import]
+    graphs = [proto.graph]
+    nodes = [node for function in proto.functions for node in function.node]
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            nodes.extend(graph.node)
+            texts += [tensor.name for tensor in graph.initializer]
+            for value in (*graph.input, *graph.output, *graph.value_info):
+                texts.append(value.name)
+                texts += [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+            continue
+        node = nodes.pop()
+        texts += (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
+        for attribute in node.attribute:
+            texts += (attribute.name, attribute.ref_attr_name)
+            if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+                graphs.extend((attribute.g, *attribute.graphs))
+    strange = next((text for text in texts if isinstance(text, bytes)), None)
+    if strange is not None:
+        raise ModelError(f"{name} has the name {strange[:60]!r}, which is not UTF-8: export it again")
 
 
 def default_opset(proto: onnx.ModelProto) -> int | None:
@@ -68,10 +100,22 @@ def default_opset(proto: onnx.ModelProto) -> int | None:
     return next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), None)
 
 
-def check_external_data(model: ir.Model) -> None:
-    """Raise `ModelError` unless every external tensor lies within an existing file."""
+def content(tensor: ir.TensorProtocol) -> Array:
+    """What a tensor holds; `ModelError` where that is not what its type and shape say, or cannot be read."""
+    try:
+        return tensor.numpy()
+    except UNREADABLE as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"the data of {tensor.name!r} cannot be read: {reason}; export the model again") from error
+
+
+def check_tensors(model: ir.Model) -> None:
+    """Raise `ModelError` unless every tensor has a type and sizes, and external ones lie within an existing file."""
     sizes: dict[str, int] = {}
     for tensor in _tensors(model):
+        external = isinstance(tensor, ir.ExternalTensor)
+        if not _has_type(tensor, external) or any(size < 0 for size in tensor.shape.numpy()):
+            raise ModelError(f"tensor {tensor.name!r} has a type or sizes that no tensor has: export the model again")
         if not isinstance(tensor, ir.ExternalTensor):
             continue
         if "\0" in str(tensor.location):
@@ -95,12 +139,21 @@ def check_external_data(model: ir.Model) -> None:
             )
 
 
+def _has_type(tensor: ir.TensorProtocol, external: bool) -> bool:
+    try:
+        return tensor.dtype not in (
+            (ir.DataType.UNDEFINED, ir.DataType.STRING) if external else (ir.DataType.UNDEFINED,)
+        )
+    except ValueError:  # a number that is none
+        return False
+
+
 def _tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
     for graph in model.graphs():
         yield from (v.const_value for v in graph.initializers.values() if v.const_value is not None)
         for node in graph:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                    yield attribute.as_tensor()
+                    yield attribute.value  # as_tensor asks for sizes, which a tensor without a type has not
                 elif attribute.type == ir.AttributeType.TENSORS and not attribute.is_ref():
-                    yield from attribute.as_tensors()
+                    yield from attribute.value

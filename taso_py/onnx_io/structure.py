@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -69,7 +70,7 @@ def conforms_throughout(node: ir.Node, opset: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _schema(op_type: str, opset: int) -> onnx.defs.OpSchema | None:
-    known = opset <= NEWEST_OPSET and onnx.defs.has(op_type, opset, "")
+    known = 0 < opset <= NEWEST_OPSET and onnx.defs.has(op_type, opset, "")
     return onnx.defs.get_schema(op_type, opset, "") if known else None
 
 
@@ -82,6 +83,29 @@ def _attribute_conforms(attribute: ir.Attr, schema: onnx.defs.OpSchema) -> bool:
     values = attribute.value if isinstance(attribute.value, tuple | list) else (attribute.value,)
     # onnx-ir leaves bytes only where a text is not UTF-8.
     return not any(isinstance(v, bytes) for v in values)
+
+
+_CONSTANTS: Mapping[str, tuple[ir.AttributeType, type[np.generic]]] = {
+    "value_float": (ir.AttributeType.FLOAT, np.float32),
+    "value_floats": (ir.AttributeType.FLOATS, np.float32),
+    "value_int": (ir.AttributeType.INT, np.int64),
+    "value_ints": (ir.AttributeType.INTS, np.int64),
+}
+
+
+def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
+    """The tensor of a Constant node; None where the node is none, or says it in another way."""
+    if node.op_type != "Constant" or node.domain:
+        return None
+    for name, attribute in node.attributes.items():
+        if attribute.is_ref():
+            return None
+        if name == "value" and attribute.type == ir.AttributeType.TENSOR:
+            return attribute.as_tensor()
+        kind, dtype = _CONSTANTS.get(name, (None, np.float32))
+        if attribute.type == kind:
+            return ir.tensor(np.array(attribute.value, dtype=dtype))
+    return None
 
 
 def captured_names(node: ir.Node) -> tuple[str, ...]:
@@ -120,4 +144,6 @@ def name_of(value: ir.Value) -> str:
 
 def label_of(node: ir.Node) -> str:
     """How messages call a node."""
-    return f"{node.name!r} ({node.op_type})" if node.name else f"{node.op_type} of {name_of(node.outputs[0])!r}"
+    if node.name:
+        return f"{node.name!r} ({node.op_type})"
+    return f"{node.op_type} of {name_of(node.outputs[0])!r}" if node.outputs else f"{node.op_type} without outputs"

@@ -18,8 +18,9 @@ from taso_py.graph.table import Node, Opaque, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, dtype_name
+from taso_py.onnx_io.read import content
 from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
-from taso_py.onnx_io.structure import captured_names, conforms, has_graphs, label_of, name_of
+from taso_py.onnx_io.structure import captured_names, conforms, constant_tensor, has_graphs, label_of, name_of
 from taso_py.ops import OPERATORS
 from taso_py.ops.constants import Fill
 from taso_py.ops.operator import OnnxCall, Operator, Reading
@@ -28,12 +29,6 @@ from taso_py.ops.operator import OnnxCall, Operator, Reading
 _INTEGER_BYTES, _FLOAT_BYTES = 2**20, 2**12
 _FIRST_OVERRIDABLE_IR = 4
 _EXACT_INTEGERS = 2**53  # what a float holds
-_CONSTANT_SCALARS: Mapping[str, type[np.generic]] = {
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-}
 
 
 @dataclass(slots=True)
@@ -100,8 +95,8 @@ class TableReader:
 
     def _read_node(self, index: int, node: ir.Node) -> None:
         standard = node.domain == "" and (node.domain, node.op_type) not in self.functions
-        tensor = _constant_tensor(node) if standard and node.op_type == "Constant" else None
-        if tensor is not None:
+        tensor = constant_tensor(node) if standard else None
+        if tensor is not None and node.outputs:
             self._fix(name_of(node.outputs[0]), tensor)
             return
         inputs = tuple(self._id(v, node) for v in node.inputs)
@@ -128,7 +123,7 @@ class TableReader:
         attributes: dict[str, Any] = {}
         for name, attribute in node.attributes.items():
             value = attribute.value
-            attributes[name] = value.numpy() if attribute.type == ir.AttributeType.TENSOR else value
+            attributes[name] = content(value) if attribute.type == ir.AttributeType.TENSOR else value
         types = self.values.types
         return OnnxCall(
             node.op_type,
@@ -181,7 +176,7 @@ class TableReader:
             names = self._read_names(node) if reading.operator.several else {0: name_of(node.outputs[0])}
             ports = {name: reading.operator.at_port(k).normal(*types) for k, name in names.items()}
             results = {name: op.infer(*types) for name, op in ports.items()}
-        except TypingError:
+        except (TypingError, LookupError, ArithmeticError, ValueError):  # it does not fit its operands
             return False
         if any(r.dtype not in TRANSPARENT for r in results.values()):
             return False
@@ -237,17 +232,6 @@ class TableReader:
             entries, rank = vector
             known = self.values.types[value]
             self.values.types[value] = TensorType(known.dtype or "int64", (len(entries),) if rank else ())
-
-
-def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
-    for name, attribute in node.attributes.items():
-        if attribute.is_ref():
-            return None
-        if name == "value" and attribute.type == ir.AttributeType.TENSOR:
-            return attribute.as_tensor()
-        if name in _CONSTANT_SCALARS:
-            return ir.tensor(np.array(attribute.value, dtype=_CONSTANT_SCALARS[name]))
-    return None
 
 
 def _reading(call: OnnxCall) -> Reading | None:

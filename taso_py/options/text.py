@@ -12,7 +12,7 @@ from taso_py.errors import UsageError
 Shape = tuple[int, ...]
 
 # A tensor name may hold nearly anything ("x:0", "/conv/out", "a,b"): the last "=" separates name and sizes.
-_SIZES = re.compile(r"^\d+(,\d+)*$")
+_SIZES = re.compile(r"^\d{1,18}(,\d{1,18})*$")
 
 
 def parse_shapes(texts: Iterable[str], option: str = "--shape") -> Mapping[str, Shape]:
@@ -20,7 +20,10 @@ def parse_shapes(texts: Iterable[str], option: str = "--shape") -> Mapping[str, 
     result: dict[str, Shape] = {}
     for text in texts:
         name, sizes = _split(text, option, "x=1,3,224,224 or batch=1")
-        demand(bool(_SIZES.match(sizes)), f"{option} '{text}': sizes must be whole numbers and commas")
+        demand(
+            bool(_SIZES.match(sizes)),
+            f"{option} '{text}': sizes must be whole numbers of at most 18 digits, and commas",
+        )
         demand(name not in result, f"{option} names '{name}' twice: keep one")
         result[name] = tuple(int(size) for size in sizes.split(","))
     return MappingProxyType(result)

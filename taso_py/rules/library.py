@@ -62,7 +62,11 @@ def load_file(path: Path) -> RuleSet:
 @lru_cache(maxsize=64)
 def _parsed(text: str, name: str) -> RuleSet:
     """Consecutive runs in one process read the same files."""
-    return RuleSet.of(with_promises(parse_rules(text, name), text, name))
+    try:
+        rules = parse_rules(text, name)
+    except ValueError as error:  # Python reads no number of thousands of digits
+        raise RuleError(f"{name}:1:1: cannot be read: {error}") from None
+    return RuleSet.of(with_promises(rules, text, name))
 
 
 def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> Library:

@@ -15,11 +15,11 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal
 
 from taso_py.errors import RuleError
-from taso_py.files import write_text
+from taso_py.files import parse_json, write_text
 from taso_py.rules.alpha import normal_text
 from taso_py.rules.location import rules_directory
 from taso_py.rules.rule import Rule, RuleSet
@@ -99,11 +99,36 @@ class Record:
         """The inverse of `plain`."""
         names = {_RENAMED.get(f.name, f.name): f.name for f in fields(Record)}
         found = {name: entry[key] for key, name in names.items() if key in entry}
-        found["facts"] = tuple(found.get("facts", ()))
-        found["patterns"] = tuple(found.get("patterns", ()))
-        found["types"] = None if found.get("types") is None else tuple(found["types"])
-        found["conditions"] = tuple((text, role) for text, role in found.get("conditions", ()))
+        found["facts"] = _texts(found.get("facts", []))
+        found["patterns"] = _texts(found.get("patterns", []))
+        found["types"] = None if found.get("types") is None else _texts(found["types"])
+        found["conditions"] = tuple((text, role) for text, role in map(_texts, found.get("conditions", ())))
+        for name, value in found.items():
+            if not isinstance(value, _KINDS.get(name, object)):
+                raise TypeError(f"{name} is {value!r}")
         return Record(**found)
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("verdict", "why", "method", "kind", "nan", "witness", "overflow", "reason"), (str,)),
+    **dict.fromkeys(("limit", "ranks"), (int, NoneType)),
+    "cases": (int,),
+    "bitwise": (bool,),
+    "counterexample": (dict, NoneType),
+}
+"""What the fields of a record are that are no lists."""
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is no list")
+    return tuple(map(_text, values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +236,7 @@ def _parsed(text: str, name: str) -> Lock:
         lines.pop()  # what follows the end of the last line
     found = _object(head, f"{name}:1:1")
     schema = found.get("schema")
-    if schema in _OLDER:
+    if isinstance(schema, str) and schema in _OLDER:
         return Lock()
     if schema != SCHEMA:
         raise RuleError(f"{name}:1:1: has the schema {schema!r}, not {SCHEMA!r}: {_FIX}")
@@ -224,7 +249,7 @@ def _parsed(text: str, name: str) -> Lock:
 
 def _object(line: str, place: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except ValueError as error:
         raise RuleError(f"{place}: is no proof record ({error}): {_FIX}") from None
     if not isinstance(found, dict):
@@ -235,7 +260,7 @@ def _object(line: str, place: str) -> dict[str, Any]:
 def _entry(line: str, place: str) -> LockLine:
     found = _object(line, place)
     try:
-        return LockLine(found["name"], found["file"], found["key"], Record.of_plain(found))
+        return LockLine(_text(found["name"]), _text(found["file"]), _text(found["key"]), Record.of_plain(found))
     except (ValueError, KeyError, TypeError) as error:
         raise RuleError(f"{place}: is no proof record ({error}): {_FIX}") from None
 

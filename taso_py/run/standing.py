@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from taso_py.errors import OutputError
-from taso_py.files import same_file
+from taso_py.files import parse_json, same_file
 from taso_py.onnx_io.artifact import external_locations
 from taso_py.options import Options
 from taso_py.progress import Progress
@@ -78,7 +77,7 @@ def _changed(told: str, wanted: str) -> str:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

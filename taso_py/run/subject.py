@@ -124,10 +124,15 @@ def reference(model: Model) -> ModelRef:
 
 def weight_bytes(proto: onnx.ModelProto) -> int:
     """Bytes of the initializers, external ones included, by their declared shapes."""
-    return sum(
-        math.prod(tensor.dims) * max(1, onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-        for tensor in proto.graph.initializer
-    )
+    return sum(math.prod(tensor.dims) * _item_bytes(tensor.data_type) for tensor in proto.graph.initializer)
+
+
+def _item_bytes(element: int) -> int:
+    """Of an element type; 1 for one that onnx does not know."""
+    try:
+        return max(1, onnx.helper.tensor_dtype_to_np_dtype(element).itemsize)
+    except KeyError:
+        return 1
 
 
 def named(model: Model) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sqlite3
@@ -303,3 +304,52 @@ def test_two_processes_write_at_once(tmp_path: Path, start: str) -> None:
     else:  # whoever moved the damaged file aside last may have lost the other's first entries
         assert "shared" in known
         assert found.entries >= 61
+
+
+def test_a_file_with_another_table_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "c.sqlite"
+    Cache(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE regions RENAME COLUMN samples TO rounds")
+    with Cache(path) as cache:
+        cache.put_many({"a": ONE})
+        assert cache.path is None
+        assert cache.get_many(["a"]) == {"a": ONE}
+    assert "cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize("word", [b"regions (", b"samples", b"WITHOUT ROWID"])
+def test_a_table_whose_text_is_damaged_is_not_used(word: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    Cache(path).close()
+    path.write_bytes(path.read_bytes().replace(word, b"\x80" + word[1:]))
+    with Cache(path) as cache:
+        cache.put_many({"a": ONE})
+        assert cache.get_many(["a"]) == {"a": ONE}
+
+
+def test_rows_that_hold_no_measurement_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with Cache(path) as cache:
+        cache.put_many({"a": ONE, "b": other(2.0)})
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE regions SET before = 'soon', created = X'ff', ort_version = X'ff' WHERE key = 'a'")
+    with Cache(path) as cache:
+        assert cache.get_many(["a", "b"]) == {"b": other(2.0)}
+        assert cache.show().newest == other(2.0).created
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("before", "1e999"), ("created", "NaN"), ("samples", "Infinity"), ("samples", str(2**63)), ("key", r'"\ud800"'),
+     ("noise", "[" * 5000)],
+)  # fmt: skip
+def test_an_import_is_of_numbers_and_texts(name: str, value: str, tmp_path: Path) -> None:
+    export = tmp_path / "export.jsonl"
+    with Cache(tmp_path / "c.sqlite") as cache:
+        cache.put_many({"a": ONE})
+        cache.export(export)
+        fields = {k: json.dumps(v) for k, v in json.loads(export.read_text()).items()} | {name: value}
+        export.write_text("{" + ", ".join(f'"{k}": {v}' for k, v in fields.items()) + "}\n")
+        with pytest.raises(UsageError, match="not a cache entry"):
+            cache.import_(export)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -326,3 +327,18 @@ def test_a_damaged_checkpoint_and_other_settings_are_refused(
 def test_the_command_proves_as_long_as_the_job_by_itself() -> None:
     (steps,) = (option for option in generate.params if option.name == "steps")
     assert steps.default == STEPS == GenerateOptions().steps == Settings(Space("taso", (), 1)).steps
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"[" * 5000, b"9" * 5000, b"\xff" * 9], ids=lambda b: repr(b[:4]))
+def test_a_step_that_holds_something_else_is_damaged(content: bytes, tmp_path: Path) -> None:
+    step = tmp_path / "settings.step"
+    step.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    with pytest.raises(UsageError, match="is damaged: delete it"):
+        Checkpoint(tmp_path).begin({}, resume=True)
+
+
+def test_fingerprints_that_are_cut_short_are_damaged(tmp_path: Path) -> None:
+    content = bytes(9)
+    (tmp_path / "prints.step").write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    with pytest.raises(UsageError, match="is damaged: delete it"):
+        Checkpoint(tmp_path).get_array("prints")

@@ -265,3 +265,27 @@ def test_only_proved_rules_rewrite(tiny_model: Path, lock_file: Path, monkeypatc
     monkeypatch.setattr("taso_py.search.matcher.covered", lambda rule, found: True)
     result = taso_py.optimize(tiny_model, race=False, cost="roofline")
     assert {r.status for r in result.rules} == {"proved"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": True}, {"key": {}}, {"verdict": []}, {"limit": "2"}, {"patterns": "all"}, {"patterns": [{}]},
+     {"conditions": [["a"]]}],
+    ids=str,
+)  # fmt: skip
+def test_a_record_of_other_types_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    rule = parse_rule(DOUBLE)
+    Lock().updated([(rule, full_record())], [rule], "5.4").write(path)
+    head, line = path.read_text().splitlines()
+    path.write_text(f"{head}\n{json.dumps(json.loads(line) | change)}\n")
+    with pytest.raises(RuleError, match="is no proof record"):
+        load_lock(path)
+
+
+@pytest.mark.parametrize("head", ['{"schema": {}}', "[" * 5000, "{"], ids=lambda head: head[:14])
+def test_a_head_that_is_none_is_refused(head: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    path.write_text(head)
+    with pytest.raises(RuleError):
+        load_lock(path)

@@ -8,13 +8,13 @@ Source: jiazhihao/TASO, graph_subst.pb.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from taso_py.files import parse_json
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 from taso_py.rules.taso.declarations import (
@@ -43,7 +43,7 @@ def read(text: str) -> tuple[Substitution, ...]:
             _steps(rule["dst"]),
             tuple((_reference(o["src"]), _reference(o["dst"])) for o in rule["outputs"]),
         )
-        for rule in json.loads(text)["rules"]
+        for rule in parse_json(text)["rules"]
     )
 
 

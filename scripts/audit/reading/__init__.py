@@ -1,0 +1,1 @@
+"""What `scripts/audit/readers.py` runs: seeds, mutations of them, the readers, and the process that reads."""
