@@ -259,7 +259,7 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
 
 def _last_moment(job: Run) -> float:
     """Until when the weights of the first candidate may be computed: the shortest race must still be possible."""
-    return job.deadline(1.0) - (race_seconds(job.baseline, job.setting) if job.baseline is not None else 0.0)
+    return job.clock.at(1.0) - (race_seconds(job.baseline, job.setting) if job.baseline is not None else 0.0)
 
 
 def _second_choice(workshop: Workshop, found: Found, deadline: float) -> list[Candidate]:

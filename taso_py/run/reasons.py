@@ -29,10 +29,8 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
         words = f"none of {found.explored:,} rewrites was priced faster than the original"
         return "nothing faster", words + bound(job)
     if found.reason is StopReason.TIME:
-        return (
-            "too little time",
-            f"no rewrite was priced in {job.clock.elapsed():.0f} s: raise {spelled('time_budget_s')}",
-        )
+        done = "no rewrite was priced" if job.options.race else "the search without timing did not end"
+        return "too little time", f"{done} in {job.clock.elapsed():.0f} s: raise {spelled('time_budget_s')}"
     if not job.library.search:
         return "nothing matched", "there is no rule to search with: none was chosen that is proved for this version"
     return "nothing matched", "no rule matches anywhere"

@@ -66,14 +66,21 @@ class Explored:
 
 
 def explore(job: Run, models: OpenModels) -> Explored:
-    """States that cost less than the original, as far as the cost model can tell, without the barred rules."""
+    """States that cost less than the original, as far as the cost model can tell, without the barred rules.
+
+    Without timing it is all or nothing: what a search has reached when the time is up depends on the machine.
+    """
     job.begin("search")
     watch = Watch(job.stopped)
+    end = job.clock.at(SEARCH_SHARE if job.options.race else 1.0)
     try:
-        with watch.until(job.deadline(SEARCH_SHARE)):
-            return _explored(job, models, watch)
+        with watch.until(end):
+            explored = _explored(job, models, watch)
     except OutOfTime:  # before there was anything to go on from
-        return Explored(Found((), StopReason.INTERRUPTED if job.stop else StopReason.TIME, 0))
+        explored = Explored(Found((), StopReason.INTERRUPTED if job.stop else StopReason.TIME, 0))
+    if not job.options.race and not job.stop and time.monotonic() > end:
+        return Explored(Found((), StopReason.TIME, 0))
+    return explored
 
 
 def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:

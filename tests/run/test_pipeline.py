@@ -42,9 +42,19 @@ def outputs(proto: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
     return session.run(None, feeds)
 
 
+@pytest.mark.parametrize("apply", ["best", "all"])
+def test_a_search_without_timing_that_does_not_end_in_time_leaves_the_model_as_it_was(apply: str) -> None:
+    proto = nasrnn(steps=2, hidden=16)
+    result = taso_py.optimize(proto, race=False, apply=apply, time_budget_s=1e-3)
+    assert result.model.SerializeToString() == proto.SerializeToString()
+    assert result.reason is not None
+    assert result.reason.code == "too little time"
+    assert "the search without timing did not end" in result.reason.words
+
+
 def test_mobileone_becomes_one_convolution_per_block() -> None:
     proto = mobileone_s0(width=0.25, image=32)
-    result = taso_py.optimize(proto, race=False, strict=True)
+    result = taso_py.optimize(proto, race=False, strict=True, time_budget_s=900)
     assert result.improved is None
     made = [n.op_type for n in result.model.graph.node]
     assert "BatchNormalization" not in made
@@ -86,8 +96,8 @@ def test_without_a_race_the_same_bytes_every_time() -> None:
 
 
 def test_its_own_output_is_accepted_and_stays() -> None:
-    once = taso_py.optimize(mobileone_s0(width=0.25, image=32), race=False)
-    again = taso_py.optimize(once.model, race=False)
+    once = taso_py.optimize(mobileone_s0(width=0.25, image=32), race=False, time_budget_s=900)
+    again = taso_py.optimize(once.model, race=False, time_budget_s=900)
     assert not again.rules
     assert again.nodes_after == once.nodes_after
 
