@@ -6,11 +6,15 @@ The functions are those of `taso_py.api`, which alone has `check` and `generate`
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from taso_py.api import apply, bench, certify, derive, diff, inspect, optimize, rank, verify
 from taso_py.options import Options
 from taso_py.progress import ProgressReport
-from taso_py.result import Result, RuleReport
 from taso_py.version import VERSION
+
+if TYPE_CHECKING:
+    from taso_py.result import Result, RuleReport
 
 __all__ = [
     "Options",
@@ -30,3 +34,12 @@ __all__ = [
 ]
 
 __version__ = VERSION
+
+
+def __getattr__(name: str) -> Any:
+    """The classes of results, imported when they are asked for: `superopt --help` shall not wait for them."""
+    if name not in ("Result", "RuleReport"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from taso_py import result
+
+    return getattr(result, name)

@@ -44,10 +44,10 @@ from taso_py.progress import (
     is_progress,
     keeping_warnings,
 )
-from taso_py.result import Inspection, Result
 from taso_py.stop import StopFlag
 
 if TYPE_CHECKING:
+    # Classes of results are imported when there are some: `superopt --help` shall not wait for them.
     import onnx
     import onnx_ir
 
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from taso_py.report.rules import ListedRule
     from taso_py.report.standing import Standing
     from taso_py.report.verification import Verification
+    from taso_py.result import Inspection, Result
     from taso_py.rules.rule import Rule
 
 __all__ = [
