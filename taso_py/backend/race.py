@@ -18,7 +18,7 @@ from taso_py.errors import ModelError, SuperoptError, UsageError, WorkerError
 
 NO_TIME = "no time left"
 """Why a candidate was not timed that nothing is wrong with."""
-_MOST_ROUNDS = 30
+_MOST_ROUNDS = 16
 """Rounds after which models that cannot be told apart are not timed any more."""
 _TIE = 0.01
 """An advantage below this that may be chance is none: the earlier model wins."""
@@ -54,14 +54,16 @@ def race(
     rounds: int = 6,
     block_s: float = 0.25,
     max_sessions: int = 8,
+    least_gain: float = _TIE,
     progress: Callable[[float], None] = lambda _speedup: None,
 ) -> RaceResult:
     """Time the models against model 0; ``deadline`` is a time.monotonic() value.
 
-    After ``rounds`` those go on, while there is time, that cannot be told from the best; the first of them wins.
+    After ``rounds`` those go on, while there is time, that cannot be told from the best; the first of them wins.  Where
+    none can be ``least_gain`` faster than the original any more, the original does.
     At most ``max_sessions`` sessions are alive: the candidates run in heats, each against the original. A
     candidate that cannot be loaded or run is listed with its failure; a failing original raises ModelError.
-    ``progress`` is told the best speed-up after each round.
+    ``block_s`` is the length of a model's block in a round.  ``progress`` is told the best speed-up after each round.
     """
     if max_sessions < 2:
         raise UsageError(f"max_sessions must be at least 2, not {max_sessions}")
@@ -73,7 +75,8 @@ def race(
     fastest: list[int] = []
     for position, members in enumerate(heats):
         now = time.monotonic()
-        heat = _Heat(worker, models, workloads, now + (deadline - now) / (len(heats) - position), progress)
+        share = now + (deadline - now) / (len(heats) - position)
+        heat = _Heat(worker, models, workloads, share, least_gain, progress)
         standings.update(heat.run(members, rounds, block_s))
         fastest.append(heat.fastest(members))
     for index in candidates:
@@ -92,12 +95,14 @@ class _Heat:
         models: Sequence[ModelRef],
         workloads: Sequence[Feeds],
         deadline: float,
+        least_gain: float,
         progress: Callable[[float], None],
     ) -> None:
         self.worker = worker
         self.models = models
         self.workloads = workloads
         self.deadline = deadline
+        self.least_gain = least_gain
         self.progress = progress
         self.handles: dict[int, int] = {}
         self.ratios: dict[int, list[list[float]]] = {}  # model -> per round, per workload: original / model
@@ -197,16 +202,22 @@ class _Heat:
                 self.worker.close(self.handles.pop(i))
 
     def _settled(self, members: Sequence[int]) -> bool:
-        """Whether those still timed are surely no more than a tie apart."""
+        """Whether none of those still timed can be faster than the best by more than a tie, or none wins anyway."""
         alive = [i for i in members if i in self.handles]
         best = max(alive, key=self._score, default=0)
-        return all(self._advantage(best, i).high < 1 + _TIE for i in alive if i != best)
+        if all(self._hopeless(i) for i in alive):
+            return True
+        return all(self._advantage(i, best).high < 1 + _TIE for i in alive if i != best)
+
+    def _hopeless(self, index: int) -> bool:
+        """Whether a model is surely not faster than the original by what counts as a gain."""
+        return bootstrap_interval(list(map(geometric_mean, self.ratios[index]))).high < 1 + self.least_gain
 
     def fastest(self, members: Sequence[int]) -> int:
         """The fastest model, or the first of those that cannot be told from it; 0 when none beats the original."""
         timed = [i for i in members if self.ratios.get(i) and i not in self.failures and not self._is_slower(i)]
         best = max(timed, key=self._score, default=0)
-        if best == 0 or self._score(best) <= 1:
+        if best == 0 or self._score(best) <= 1 or self._hopeless(best):
             return 0
         return next(i for i in timed if i == best or self._ties(best, i))
 

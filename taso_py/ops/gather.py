@@ -136,6 +136,8 @@ class ScatterND(Operator):
 
     def _places(self, dims: Sequence[Size]) -> npt.NDArray[np.int64]:
         """The indices counted from the front, one row per update."""
+        if not self.indices_shape:
+            raise TypingError("ScatterND by indices without an axis")
         depth = self.indices_shape[-1]
         extents = concrete(dims[:depth])
         if extents is None or math.prod(extents) > LARGEST:

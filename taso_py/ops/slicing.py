@@ -131,6 +131,8 @@ class Slice(Operator):
         steps = self.steps or (1,) * n
         if len(axes) != n or len(self.ends) != n or len(steps) != n:
             raise RankError(f"{self}: axes, starts, ends and steps differ in length")
+        if axes and not rank:  # an axis 0 of rank 0 is one only to operators that look at all elements
+            raise RankError(f"{self} of a scalar")
         return {a: Range(*r) for a, *r in zip(axes, self.starts, self.ends, steps, strict=True)}
 
     def infer(self, *operands: TensorType) -> TensorType:

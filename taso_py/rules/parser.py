@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ from taso_py.rules.term import (
     Side,
     Variable,
 )
+
+_DIGITS = 300
+"""Most characters of a number: Python writes no integer of over 4,300 digits, and no float has one of over 308."""
 
 
 def parse_rules(text: str, file: str = "<text>") -> tuple[Rule, ...]:
@@ -72,11 +76,21 @@ def _explain(error: UnexpectedInput, file: str) -> str:
 
 
 class _Misspelt(Exception):
-    """A name at ``place`` that means nothing there."""
+    """A name or number at ``place`` that means nothing there."""
 
     def __init__(self, place: Token, message: str) -> None:
         super().__init__(message)
         self.place = place
+
+
+def _number(token: Token) -> int | float:
+    text = str(token)
+    if len(text) > _DIGITS:
+        raise _Misspelt(token, f"a number of {len(text)} characters: at most {_DIGITS} are read")
+    value = int(text) if text.isdigit() else float(text)
+    if math.isinf(value):
+        raise _Misspelt(token, f"{text} is beyond what a float holds: infinity is written inf, in an attribute")
+    return value
 
 
 def _binary(operation: str) -> Any:
@@ -158,13 +172,13 @@ class _Build(Transformer[Token, list[Rule]]):
         return str(name)
 
     def predicate_number(self, number: Token) -> float:
-        return float(number)
+        return float(_number(number))
 
     def variable(self, name: Token) -> Variable:
         return Variable(str(name))
 
     def scalar(self, number: Token) -> Scalar:
-        return Scalar(float(number))
+        return Scalar(float(_number(number)))
 
     def negate(self, term: Any) -> Any:
         if isinstance(term, Scalar):
@@ -206,8 +220,7 @@ class _Build(Transformer[Token, list[Rule]]):
         return Name(str(name))
 
     def number(self, number: Token) -> Quantity:
-        text = str(number)
-        return Quantity(int(text) if text.isdigit() else float(text))
+        return Quantity(_number(number))
 
     def infinity(self) -> Quantity:
         return Quantity(float("inf"))

@@ -45,6 +45,9 @@ _RACED = 6
 """Candidates that are checked and raced."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
+_BLOCK_RUNS, _SHORTEST_BLOCK_S, _LONGEST_BLOCK_S = 12, 0.06, 0.25
+"""Runs of the original that a block of the race takes, in seconds between these: models whose blocks are short are
+timed soon after one another, while the machine is the same."""
 _CONFIRM_ROUNDS = 15
 _HASTE_S = 0.6 * FINISH_S
 """What the confirmation may take where the user asked to stop; there is no race then."""
@@ -319,7 +322,9 @@ def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
             [job.setting.reference, *(c.reference for c in checked)],
             job.setting.feeds,
             deadline=time.monotonic() + 0.5 * max(1.0, _time_left(job)),
+            block_s=min(_LONGEST_BLOCK_S, max(_SHORTEST_BLOCK_S, _BLOCK_RUNS * (job.baseline or 0.0))),
             progress=job.tell_measured,
+            least_gain=job.options.min_gain,
             max_sessions=2 if job.setting.large else 8,
         )
 

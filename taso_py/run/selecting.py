@@ -23,7 +23,10 @@ from taso_py.search.watch import OutOfTime
 
 _ROUNDS, _MOST_ROUNDS = 5, 20
 _PRECISION = 0.006
-"""Rounds of two models, as many more as it takes for an interval of the ratio that is no wider than this."""
+"""Rounds of two models, as many more as it takes for an interval of the ratio that is no wider than this, or that
+decides what was asked."""
+_HOPE = 2.0
+"""Times the most rounds after which an interval may be expected to decide something, for it to be waited for."""
 _RUNS, _LEAST_BLOCK_S = 2, 0.02
 """Runs of the model, and seconds, that a block has at least."""
 _TIE = 0.003
@@ -71,12 +74,15 @@ class Selection:
 
         Those only that are faster than the original.  Backwards from each of the states: without the rules whose
         absence costs nothing.  Forwards from the tidied one.  What is ``known`` was judged before; a state that does
-        not even promise as much is left to the race.
+        not even promise as much, or hardly more than another, is left to the race.
         """
         enough = min((timed.share for timed in known), default=1.0) * (1 + _DOUBT)
         promising = [state for state in states if state.cost <= enough * self.job.start_cost]
-        judged = [found for found in map(self.judged, promising) if found is not None]
-        ends = [*known, *(found.best for found in judged)]
+        ends, seen = list(known), math.inf
+        for state in promising:
+            if state.cost < (1 - _DOUBT) * seen and (found := self.judged(state)) is not None:
+                ends.append(found.best)
+                seen = state.cost
         plain = self._against_original(tidied) if tidied is not None else None
         if plain is not None:
             ends.append(plain)
@@ -117,7 +123,7 @@ class Selection:
             if any(step.rule == rule for step in current.state.trace):
                 continue
             trial = self._replayed((*current.state.trace, *(step for step in steps if step.rule == rule)))
-            ratio = self._compared(current.state, trial)
+            ratio = self._compared(current.state, trial, 1 - _TIE)
             if trial is not None and ratio is not None and ratio.high < 1 - _TIE:
                 current = self._measured(trial, current.share * ratio.median)
         return current
@@ -128,17 +134,20 @@ class Selection:
         On an unsteady machine half of all comparisons would find that a rule gains nothing: it stays where they cannot
         tell.  A ratio below 1 that may be chance changes no share, or the luckiest of many would add up.
         """
-        ratio = self._compared(best.state, trial)
+        ratio = self._compared(best.state, trial, 1 - _LOSS, 1 + _LOSS)
         if trial is None or ratio is None:
             return best, None
         share = best.share * (ratio.median if ratio.high < 1 else max(1.0, ratio.median))
         return (self._measured(trial, share), ratio) if share < most and ratio.high < 1 + _LOSS else (best, None)
 
-    def _compared(self, best: State, trial: State | None) -> Interval | None:
-        """Seconds of the trial over those of the best; None where there is nothing to compare, or no time."""
+    def _compared(self, best: State, trial: State | None, *bounds: float) -> Interval | None:
+        """Seconds of the trial over those of the best; None where there is nothing to compare, or no time.
+
+        Measured until it is clear between which of the ``bounds`` it lies.
+        """
         if trial is None or self._late() or trial.table.nodes == best.table.nodes:
             return None
-        return self._ratio(best, trial)
+        return self._ratio(best, trial, bounds)
 
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)
@@ -172,7 +181,7 @@ class Selection:
             return None
         return State(view, self.rewriter.later(view), 0.0, self.job.roofline.total(view.table), tuple(trace))
 
-    def _ratio(self, one: State | None, other: State) -> Interval | None:
+    def _ratio(self, one: State | None, other: State, bounds: Sequence[float] = ()) -> Interval | None:
         """Seconds of the second model over those of the first (None: the original); None where one does not run."""
         if not self.models.allows(other):
             return None
@@ -181,11 +190,11 @@ class Selection:
             with self.job.setting.loaded.folder.until(self.deadline):
                 second = self.models.handle(other)
             self.making_s = max(self.making_s, time.monotonic() - begin)
-            return None if self._late() else self._timed_pair(first, second)
+            return None if self._late() else self._timed_pair(first, second, bounds)
         except (ModelError, TooLateError, WorkerError):
             return None
 
-    def _timed_pair(self, first: int, second: int) -> Interval:
+    def _timed_pair(self, first: int, second: int, bounds: Sequence[float]) -> Interval:
         """The median ratio of the fastest runs of a round, the geometric mean of the workloads.
 
         Within a round others can only add time; from one round to the next the machine itself may get slower or faster.
@@ -200,7 +209,7 @@ class Selection:
                 rounds = worker.time_rounds([first, second], [feed, feed], rounds=_ROUNDS, block_s=self._block_s)
                 ratios += [float(min(after) / min(before)) for before, after in rounds]
                 found = bootstrap_interval(ratios)
-                if found.high - found.low < _PRECISION or self._late():
+                if _is_settled(found, len(ratios), bounds) or self._late():
                     break
             product = Interval(product.median * found.median, product.low * found.low, product.high * found.high)
         root = 1 / len(feeds)
@@ -214,6 +223,20 @@ class Selection:
         """Whether the time does not suffice for one more pair of models."""
         pair_s = 2 * _ROUNDS * self._block_s * len(self.job.setting.feeds)
         return time.monotonic() + self.making_s + pair_s > self.deadline or self.job.stopped()
+
+
+def _is_settled(found: Interval, rounds: int, bounds: Sequence[float]) -> bool:
+    """Whether more rounds would say no more: between which of the bounds a ratio lies is clear, or stays unclear.
+
+    Intervals narrow with the root of the number of rounds; one that many rounds would leave around a bound is as good
+    now.
+    """
+    width = found.high - found.low
+    open_ = [abs(found.median - bound) for bound in bounds if found.low <= bound <= found.high]
+    if width < _PRECISION or (bounds and not open_):
+        return True
+    wanted = max(_PRECISION, 2 * min(open_, default=0.0))
+    return bool(bounds) and rounds * (width / wanted) ** 2 > _HOPE * _MOST_ROUNDS
 
 
 def _by_gain(steps: Sequence[TraceStep]) -> list[str]:

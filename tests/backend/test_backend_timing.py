@@ -124,7 +124,7 @@ def test_what_cannot_be_told_apart_goes_on_and_the_first_of_it_wins() -> None:
     worker = ScriptedWorker(shaken)
     result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
     assert result.winner == 2
-    assert [one.rounds for one in result.standings[1:]] == [3, 30, 30]
+    assert [one.rounds for one in result.standings[1:]] == [3, 16, 16]
 
 
 def test_what_is_surely_a_tie_is_timed_no_longer() -> None:
@@ -136,6 +136,26 @@ def test_what_is_surely_a_tie_is_timed_no_longer() -> None:
     result = race(ScriptedWorker(seconds), refs("original", "simple", "other"), ONE, deadline=NEVER, rounds=6)
     assert result.winner == 1
     assert [one.rounds for one in result.standings[1:]] == [6, 6]
+
+
+def test_a_race_goes_on_only_where_another_may_be_faster() -> None:
+    behind = (1.03, 1.005, 0.996)
+
+    def seconds(name: str, _workload: int, number: int) -> float:
+        return 1.0 if name == "original" else 0.8 * (behind[number % 3] if name == "behind" else 1)
+
+    for names in (("ahead", "behind"), ("behind", "ahead")):
+        result = race(ScriptedWorker(seconds), refs("original", *names), ONE, deadline=NEVER, rounds=6)
+        assert [one.rounds for one in result.standings[1:]] == [6, 6]
+        assert result.standings[result.winner].name == names[0], "they are less than a tie apart"
+
+
+@pytest.mark.parametrize(("least_gain", "rounds", "winner"), [(0.02, 6, 0), (0.001, 16, 1)])
+def test_a_race_that_nobody_can_win_any_more_ends(least_gain: float, rounds: int, winner: int) -> None:
+    speeds = {"original": (1.0, 1.0), "steady": (1.004, 1.004), "wild": (1.018, 0.98)}
+    worker = ScriptedWorker(lambda name, _workload, number: 1 / speeds[name][number % 2])
+    result = race(worker, refs("original", "steady", "wild"), ONE, deadline=NEVER, rounds=6, least_gain=least_gain)
+    assert (result.standings[1].rounds, result.winner) == (rounds, winner)
 
 
 def test_the_original_wins_against_ties_and_losers() -> None:

@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
+from taso_py.errors import TypingError
 from taso_py.graph.sizes import Size, substitute, symbol
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
@@ -199,3 +200,22 @@ def _apply(application: object, instance: Example) -> tuple[np.ndarray, TensorTy
     types = [t for _, t in parts]
     value = evaluate(operator.normal(*types), [v for v, _ in parts], types)
     return value, operator.infer(*types)
+
+
+@pytest.mark.parametrize(
+    ("operator", "operands"),
+    [
+        (OPERATORS["Slice"](axes=(0,), starts=(0,), ends=(1,)), [TensorType("float32", ())]),
+        (OPERATORS["Slice"](axes=(2,), starts=(0,), ends=(1,)), [TensorType("float32", (3, 4))]),
+        (
+            OPERATORS["ScatterND"](indices=(0,), indices_shape=()),
+            [TensorType("float32", (3,)), TensorType("float32", ())],
+        ),
+    ],
+    ids=["slice-of-scalar", "slice-beyond-the-rank", "places-without-axis"],
+)
+def test_what_does_not_fit_its_operand_is_a_typing_error(operator: Operator, operands: list[TensorType]) -> None:
+    with pytest.raises(TypingError):
+        operator.normal(*operands)
+    with pytest.raises(TypingError):
+        operator.infer(*operands)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from taso_py.backend.statistics import Interval
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
 from taso_py.run.proposing import Proposals, proposed
-from taso_py.run.selecting import Selection
+from taso_py.run.selecting import Judged, Selection, Timed
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.view import View
@@ -38,7 +39,7 @@ class Weighed(Selection):
     unsteady: float = 0.0
     """How far the machine's interval reaches to both sides."""
 
-    def _ratio(self, one: State | None, other: State) -> Interval | None:
+    def _ratio(self, one: State | None, other: State, bounds: Sequence[float] = ()) -> Interval | None:
         ratio = self._of(other.table) / self._of(self.start.table if one is None else one.table)
         return Interval(ratio, ratio - self.unsteady, ratio + self.unsteady)
 
@@ -96,6 +97,22 @@ def test_the_tidied_original_is_a_candidate_too() -> None:
     assert [[step.rule for step in state.trace] for state in found] == [["idle"]]
 
 
+@pytest.mark.parametrize(("promise", "judged"), [(0.4, 2), (0.497, 1), (0.6, 1)])
+def test_a_state_that_promises_hardly_more_than_one_that_was_judged_is_left_to_the_race(
+    promise: float, judged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice, asked = selection(), list[State]()
+
+    def judge(state: State) -> Judged:
+        asked.append(state)
+        return Judged(Timed(state, 0.9), frozenset())
+
+    monkeypatch.setattr(Weighed, "judged", lambda _self, state: judge(state))
+    states = [walked(choice.rewriter, choice.start, name) for name in ("bad", "idle")]
+    choice.best([replace(states[0], cost=0.5), replace(states[1], cost=promise)], None)
+    assert len(asked) == judged
+
+
 def test_nothing_is_selected_where_the_original_is_fastest() -> None:
     choice = selection()
     assert choice.best([walked(choice.rewriter, choice.start, "bad")], None) == []
@@ -113,6 +130,39 @@ def test_prices_are_those_of_the_whole_model_and_add_up() -> None:
 def test_a_pair_that_would_end_after_the_deadline_is_not_begun() -> None:
     choice = selection(deadline=time.monotonic() + 60, baseline=10.0)
     assert choice.best([walked(choice.rewriter, choice.start, "idle")], None) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "shares", "rounds"),
+    [
+        ((), (0.97, 0.99), 20),
+        ((0.99, 1.01), (0.96, 0.98), 5),
+        ((0.99, 1.01), (0.995, 1.005), 5),
+        ((0.99, 1.01), (0.98, 0.992), 20),
+        ((0.99, 1.01), (0.985, 1.05), 5),
+        ((), (0.99, 0.991), 5),
+    ],
+    ids=["unasked", "surely-faster", "surely-alike", "open", "hopeless", "precise"],
+)
+def test_a_pair_is_timed_until_what_was_asked_is_decided(
+    bounds: tuple[float, ...], shares: tuple[float, float], rounds: int
+) -> None:
+    class Clocked:
+        """A worker whose second model takes these shares of the first one's time, in turn."""
+
+        timed = 0
+
+        def run(self, _handle: int, _feeds: object) -> None: ...
+
+        def time_rounds(self, _handles: object, _feeds: object, *, rounds: int, block_s: float) -> list[object]:
+            self.timed += rounds
+            return [([1.0, 1.2], [shares[k % 2], 1.5]) for k in range(rounds)]
+
+    choice, worker = selection(), Clocked()
+    choice.job.worker = worker  # type: ignore[assignment]
+    found = choice._timed_pair(1, 2, bounds)
+    assert worker.timed == rounds
+    assert min(shares) <= found.low <= found.median <= found.high <= max(shares)
 
 
 def test_after_the_deadline_nothing_is_timed() -> None:
