@@ -144,7 +144,7 @@ class _Heat:
         order = [0, *alive] if number % 2 == 0 else [*reversed(alive), 0]
         plan = [(i, w) for w in range(len(self.workloads)) for i in order]
         now = time.monotonic()
-        length = affordable_block(block_s, now, self.deadline, rounds - number, len(plan))
+        length = affordable_block(block_s, self.deadline - now, rounds - number, len(plan))
         try:
             medians = self.worker.time_blocks(
                 [self.handles[i] for i, _ in plan],

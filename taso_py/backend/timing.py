@@ -25,6 +25,8 @@ from taso_py.backend.statistics import (
 from taso_py.errors import UsageError
 
 MIN_CONFIRM_ROUNDS = 12
+GROUPS = 3
+"""How often a confirmation makes its sessions anew."""
 _OPENING_SHARE = 0.3
 """Part of a confirmation's time that opening the sessions may take."""
 _PATIENCE_S = 2.0
@@ -86,10 +88,13 @@ class BenchReport:
     rounds: int
 
 
-def affordable_block(block_s: float, now: float, deadline: float, rounds: int, entries: int) -> float:
-    """The block length that lets all rounds fit, between 20 ms and ``block_s``; a fifth is for warm runs."""
-    share = (deadline - now) / max(1, rounds * entries)
-    return min(block_s, max(0.02, 0.8 * share))
+def affordable_block(block_s: float, seconds: float, rounds: int, entries: int, run_s: float = 0.0) -> float:
+    """The block length that lets all rounds fit into ``seconds``, between 20 ms and ``block_s``.
+
+    A fifth is for warm runs; one run of ``run_s`` where that is more, and another that ends after its block.
+    """
+    share = seconds / max(1, rounds * entries)
+    return min(block_s, max(0.02, min(0.8 * share, share - 2 * run_s)))
 
 
 def confirm(
@@ -101,10 +106,11 @@ def confirm(
     deadline: float,
     rounds: int = MIN_CONFIRM_ROUNDS,
     block_s: float = 0.25,
-    groups: int = 3,
+    groups: int = GROUPS,
+    run_s: float = 0.0,
     seed: int = 0,
 ) -> Confirmation | Unconfirmed:
-    """Original against winner in a fresh worker, until ``deadline`` (time.monotonic()).
+    """Original against winner in a fresh worker, until ``deadline`` (time.monotonic()); one run takes ``run_s``.
 
     Rounds in which a model had to wait for a CPU in all its runs do not count, and are made up for as time allows.
     The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
@@ -119,12 +125,13 @@ def confirm(
             now = time.monotonic()
             openings = _OPENING_SHARE * (deadline - begin) / max(now - begin, 1e-9)
             groups = max(1, int(min(groups, openings)))
+            rest = deadline - now - (groups - 1) * (now - begin)  # the later sessions take as long to open
             timed = worker.time_undelayed(
                 handles * len(workloads),
                 feeds,
                 rounds=-(-(rounds - len(pairs)) // groups),
-                block_s=affordable_block(block_s, now, deadline, rounds - len(pairs), len(feeds)),
-                deadline=now + (deadline - now) / groups,
+                block_s=affordable_block(block_s, rest, rounds - len(pairs), len(feeds), run_s),
+                deadline=now + rest / groups,
             )
             pairs += [[float(np.median(block)) for block in blocks] for blocks in timed.rounds]
             delayed += timed.delayed

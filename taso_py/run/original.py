@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 
 from taso_py.backend.client import Worker
+from taso_py.backend.timing import GROUPS
 from taso_py.check.inputs import advice
 from taso_py.errors import ModelError, WorkerError, WorkerTimeoutError
 from taso_py.options import Options
@@ -90,3 +91,9 @@ def _too_little(job: Run, needed_s: float, words: str) -> Result:
 def race_seconds(baseline: float, setting: Subject) -> float:
     """What the shortest race and confirmation of one candidate take."""
     return 30 * max(0.02, 2 * baseline) * len(setting.feeds) * 2
+
+
+def confirmation_seconds(job: Run, rounds: int, block_s: float) -> float:
+    """What a confirmation of so many rounds takes, and the profile of the winner after it."""
+    round_s = 2 * len(job.setting.feeds) * (block_s + 2 * (job.baseline or 0.0))
+    return rounds * round_s + 2 * GROUPS * job.opening_s + job.clock.phases.get("profile", 0.0)

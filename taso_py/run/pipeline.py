@@ -29,7 +29,7 @@ from taso_py.rules.library import load as load_rules
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.original import race_seconds, refused, time_original, too_slow
+from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_slow
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
@@ -49,6 +49,8 @@ _BLOCK_RUNS, _SHORTEST_BLOCK_S, _LONGEST_BLOCK_S = 12, 0.06, 0.25
 """Runs of the original that a block of the race takes, in seconds between these: models whose blocks are short are
 timed soon after one another, while the machine is the same."""
 _CONFIRM_ROUNDS = 15
+_LEAST_RACE = 0.3
+"""Part of the time for race and confirmation that the race may have in any case."""
 _HASTE_S = 0.6 * FINISH_S
 """What the confirmation may take where the user asked to stop; there is no race then."""
 _PROFILE_SHARE = 0.1
@@ -110,7 +112,7 @@ def _run(job: Run) -> Result:
     except WorkerTimeoutError:
         job.clock.lap("baseline")
         return too_slow(job)
-    job.baseline = original.seconds
+    job.baseline, job.opening_s = original.seconds, original.opening_s
     job.clock.lap("baseline")
     refusal = refused(job, original)
     if refusal is not None:
@@ -315,13 +317,16 @@ def _contested(job: Run, workshop: Workshop, found: Found, checked: Sequence[Can
 
 
 def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
+    """The race, in at most half of the time that is left, and less where the confirmation needs more."""
     job.begin("race")
+    left = max(1.0, _time_left(job))
+    spare = left - confirmation_seconds(job, _CONFIRM_ROUNDS, _LONGEST_BLOCK_S)
     with job.worker.keeping_to(job.deadline(1.0) + _PATIENCE_S):
         return race(
             job.worker,
             [job.setting.reference, *(c.reference for c in checked)],
             job.setting.feeds,
-            deadline=time.monotonic() + 0.5 * max(1.0, _time_left(job)),
+            deadline=time.monotonic() + min(0.5 * left, max(_LEAST_RACE * left, spare)),
             block_s=min(_LONGEST_BLOCK_S, max(_SHORTEST_BLOCK_S, _BLOCK_RUNS * (job.baseline or 0.0))),
             progress=job.tell_measured,
             least_gain=job.options.min_gain,
@@ -338,6 +343,8 @@ def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
         job.setting.feeds,
         deadline=time.monotonic() + max(1.0, _time_left(job) - job.clock.phases.get("profile", 0.0)),
         rounds=_CONFIRM_ROUNDS,
+        block_s=_LONGEST_BLOCK_S,
+        run_s=job.baseline or 0.0,
         seed=job.options.seed,
     )
     if isinstance(found, Confirmation):

@@ -22,7 +22,7 @@ from taso_py.stop import StopFlag
 
 PROPOSE_SHARE = 0.35
 """Part of the time budget in which quick searches are judged; the rest of the search's is for measuring places."""
-SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.2, 0.1
+SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.15, 0.1
 """Parts of the time budget; the race has the rest."""
 
 
@@ -68,6 +68,8 @@ class Run:
     stop: StopFlag
     baseline: float | None
     """Seconds of one run of the original; None when nothing is timed."""
+    opening_s: float = 0.0
+    """Seconds that making the original's session took."""
     profile: ModelProfile | None = None
     """Where the original's time goes; None when nothing is timed."""
     shared_worker: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -307,6 +308,31 @@ def test_sessions_that_take_long_to_open_are_opened_less_often(
     assert isinstance(found, Confirmation)
     assert found.rounds == 12
     assert len(made.names) == 2 * openings
+
+
+@pytest.mark.parametrize("seconds", [14.0, 17.0, 30.0])
+def test_all_rounds_fit_beside_the_openings(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """A session opens in half a second, a run takes a tenth; a block begins with a warm run and ends with its last."""
+    now, run_s = [0.0], 0.1
+
+    class Heavy(ScriptedWorker):
+        def open(self, model: Any, **options: Any) -> int:
+            now[0] += 0.5
+            return super().open(model, **options)
+
+        def time_undelayed(self, handles: Any, feeds: Any, *, rounds: int, **options: Any) -> Timings:
+            round_s = len(handles) * (run_s + run_s * math.ceil(options["block_s"] / run_s))
+            fit = min(rounds, int((options["deadline"] - now[0]) / round_s + 1e-9))
+            now[0] += fit * round_s
+            return super().time_undelayed(handles, feeds, rounds=fit)
+
+    made = Heavy(lambda name, _w, _n: 1.0 if name == "original" else 0.5)
+    monkeypatch.setattr(timing, "Worker", lambda _config: made)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: now[0])
+    found = confirm(WorkerConfig(), *refs("original", "winner"), ONE, deadline=seconds, rounds=15, run_s=run_s)
+    assert isinstance(found, Confirmation)
+    assert found.rounds == 15
+    assert now[0] <= seconds
 
 
 def test_rounds_that_were_delayed_are_told_and_too_few_others_confirm_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
