@@ -25,6 +25,8 @@ _ROUNDS, _MOST_ROUNDS = 5, 20
 _PRECISION = 0.006
 """Rounds of two models, as many more as it takes for an interval of the ratio that is no wider than this, or that
 decides what was asked."""
+_PAIR_S = 4.0
+"""Seconds of rounds after which no more are begun."""
 _HOPE = 2.0
 """Times the most rounds after which an interval may be expected to decide something, for it to be waited for."""
 _RUNS, _LEAST_BLOCK_S = 2, 0.02
@@ -204,8 +206,8 @@ class Selection:
         for feed in feeds:
             for handle in (first, second):
                 worker.run(handle, feed)
-            ratios: list[float] = []
-            while len(ratios) < _MOST_ROUNDS:
+            ratios, end = list[float](), time.monotonic() + _PAIR_S
+            while len(ratios) < _MOST_ROUNDS and (not ratios or time.monotonic() < end):
                 rounds = worker.time_rounds([first, second], [feed, feed], rounds=_ROUNDS, block_s=self._block_s)
                 ratios += [float(min(after) / min(before)) for before, after in rounds]
                 found = bootstrap_interval(ratios)
