@@ -20,6 +20,8 @@ from taso_py.ops.operator import Operator
 
 IN_PLACE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 """Operators that ONNX Runtime executes without touching the data."""
+_FEW_CALLS = 5
+"""Calls that a step of a fused activation takes at least for its seconds to be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,13 @@ class Roofline:
         return sum(self.node(table, v, n) for v, n in table.order()) - self._saved(table)
 
     def _saved(self, table: Table) -> float:
-        """Seconds of nodes that other kernels do the work of."""
-        return sum(self.node(table, value, table.nodes[value]) for value in fused(table))
+        """Seconds of nodes that other kernels do the work of, where these are more than a few calls.
+
+        Small activations beside each other are merged step by step, which gains calls, and each step but the last one
+        breaks them all: no search would get past that.
+        """
+        seconds = (self.node(table, value, table.nodes[value]) for value in fused(table))
+        return sum(s for s in seconds if s > _FEW_CALLS * self.machine.call)
 
     def flops(self, table: Table) -> float:
         """Scalar operations of a table."""

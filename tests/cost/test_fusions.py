@@ -8,7 +8,8 @@ import pytest
 
 from taso_py.cost.fusions import fused
 from taso_py.cost.roofline import Roofline
-from taso_py.onnx_io.load import load
+from taso_py.graph.table import Table
+from taso_py.onnx_io.load import Loaded, load
 from tests.helpers.graphs import model, rewriter, view_of
 
 NUMBERS = "<float h={0.5}, float[1] s={1.4142135}, float r={0.70710678}, float one={1.0}, float a={1.702}>"
@@ -30,8 +31,8 @@ FORMS = {
 }
 
 
-def graph(body: str) -> onnx.ModelProto:
-    return model(f"g (float[2, 8, 16] x) => (float[2, 8, 16] y) {NUMBERS} {{ {body} }}")
+def graph(body: str, width: int = 16) -> onnx.ModelProto:
+    return model(f"g (float[2, 8, {width}] x) => (float[2, 8, {width}] y) {NUMBERS} {{ {body} }}")
 
 
 @pytest.mark.parametrize(("body", "inner"), FORMS.values(), ids=FORMS)
@@ -45,16 +46,27 @@ def test_what_is_fused_is_what_onnx_runtime_fuses(body: str, inner: int, tmp_pat
     assert kernels == len(proto.graph.node) - inner
 
 
-def test_the_roofline_counts_a_fused_activation_once_and_sees_it_break() -> None:
+def test_the_roofline_counts_a_large_fused_activation_once_and_sees_it_break() -> None:
+    loaded = load(graph(FORMS["factor-last"][0], width=4096))
+    roofline = Roofline({})
+    whole, single = roofline.total(loaded.table), roofline.total(load(graph("y = Mul(x, h)", width=4096)).table)
+    assert whole == pytest.approx(single)
+    after = broken(loaded)
+    assert roofline.difference(loaded.table, after) > 2 * single
+    assert roofline.total(after) == pytest.approx(whole + roofline.difference(loaded.table, after))
+
+
+def test_small_activations_cost_their_calls_so_that_merging_them_step_by_step_gains() -> None:
     loaded = load(graph(FORMS["factor-last"][0]))
     roofline = Roofline({})
-    whole, single = roofline.total(loaded.table), roofline.total(load(graph("y = Mul(x, h)")).table)
-    assert whole == pytest.approx(single)
+    assert roofline.total(loaded.table) > 4 * roofline.machine.call
+    assert roofline.difference(loaded.table, broken(loaded)) == pytest.approx(0.0)
+
+
+def broken(loaded: Loaded) -> Table:
+    """The half moved to where ONNX Runtime does not look for it."""
     rules, canonical = rewriter("rule halved-first: Mul(Mul(x, y), k) => Mul(x, Mul(y, k)) when number(k)")
     view = view_of(loaded, canonical)
     moved = rules.apply(view, [m for found in rules.all_matches(view).values() for m in found], 1)
     assert moved is not None
-    assert roofline.difference(loaded.table, moved.view.table) > 2 * single
-    assert roofline.total(moved.view.table) == pytest.approx(
-        whole + roofline.difference(loaded.table, moved.view.table)
-    )
+    return moved.view.table
