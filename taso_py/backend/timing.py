@@ -116,15 +116,13 @@ def confirm(
     The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
     favour it by a percent for as long as it lives; less often where opening them would take most of the time.
     """
-    pairs: list[list[float]] = []  # per round: before, after of workload 0, before, after of workload 1, ...
-    delayed = 0
+    pairs, delayed = list[list[float]](), 0  # of a round: before, after of workload 0, before, after of 1, ...
     feeds = [feed for feed in workloads for _ in range(2)]
     with Worker(config) as worker, worker.keeping_to(deadline + _PATIENCE_S):
         while groups and (begin := time.monotonic()) < deadline:
             handles = _open_pair(worker, original, winner, reverse=groups % 2 == 0)
             now = time.monotonic()
-            openings = _OPENING_SHARE * (deadline - begin) / max(now - begin, 1e-9)
-            groups = max(1, int(min(groups, openings)))
+            groups = _affordable_groups(groups, deadline - begin, now - begin)
             rest = deadline - now - (groups - 1) * (now - begin)  # the later sessions take as long to open
             timed = worker.time_undelayed(
                 handles * len(workloads),
@@ -172,6 +170,11 @@ def _open_pair(worker: Worker, original: ModelRef, winner: ModelRef, *, reverse:
         return [worker.open(original), worker.open(winner)]
     second = worker.open(winner)
     return [worker.open(original), second]
+
+
+def _affordable_groups(groups: int, seconds: float, opening_s: float) -> int:
+    """How often sessions that take so long to open can be made anew; at least once."""
+    return max(1, int(min(groups, _OPENING_SHARE * seconds / max(opening_s, 1e-9))))
 
 
 def _confirmation(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:

@@ -7,206 +7,20 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx.parser
 import pytest
 
 from taso_py.backend import timing
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, Time, Timings, WorkerConfig
-from taso_py.backend.race import race
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
 from taso_py.backend.timing import Confirmation, Unconfirmed, bench, confirm
-from taso_py.errors import ModelError, UsageError, WorkerError
-
-NEVER = float("inf")
-X: Feeds = {"x": np.ones((4, 4), np.float32)}
-
-
-def text_model(body: str) -> bytes:
-    header = '<ir_version: 8, opset_import: ["" : 17]>\n'
-    return onnx.parser.parse_model(f"{header}g (float[N,4] x) => (float[N,4] y) {{ {body} }}").SerializeToString()
-
-
-class ScriptedWorker(Worker):
-    """A worker whose blocks take as long as ``seconds(model name, workload, round)`` says."""
-
-    def __init__(
-        self, seconds: Callable[[str, int, int], float], *, broken: Sequence[str] = (), undelayed: float = NEVER
-    ) -> None:
-        super().__init__(WorkerConfig())
-        self.undelayed = undelayed
-        self.seconds = seconds
-        self.broken = broken
-        self.names: dict[int, str] = {}
-        self.alive: set[int] = set()
-        self.most_alive = 0
-        self.timed: dict[str, int] = {}
-
-    def open(self, model: Any, **_options: Any) -> int:
-        if f"load {model.name}" in self.broken:
-            raise ModelError(f"{model.name}: cannot load")
-        handle = len(self.names) + 1
-        self.names[handle] = model.name
-        self.alive.add(handle)
-        self.most_alive = max(self.most_alive, len(self.alive))
-        return handle
-
-    def close(self, handle: int) -> None:
-        self.alive.discard(handle)
-
-    def run(self, handle: int, feeds: Feeds, *_arguments: Any, **_options: Any) -> dict[str, Any]:
-        if f"run {self.names[handle]}" in self.broken:
-            raise WorkerError(f"worker died running {self.names[handle]}")
-        return {}
-
-    def time_blocks(self, handles: Any, feeds: Any, **_options: Any) -> list[list[float]]:
-        assert set(handles) <= self.alive
-        row = []
-        for handle, feed in zip(handles, feeds, strict=True):
-            name = self.names[handle]
-            if f"time {name}" in self.broken and f"run {name}" not in self.broken:
-                self.broken = [*self.broken, f"run {name}"]
-                raise WorkerError("worker died (SIGSEGV) during time")
-            number = self.timed[name] = self.timed.get(name, 0) + 1
-            row.append(self.seconds(name, feed["workload"], number))
-        return [row]
-
-    def time_undelayed(self, handles: Any, feeds: Any, *, rounds: int, **_options: Any) -> Timings:
-        """Of each request at most ``undelayed`` rounds count."""
-        clean = int(min(rounds, self.undelayed))
-        found = [[np.array([s]) for s in self.time_blocks(handles, feeds)[0]] for _ in range(clean)]
-        return Timings(found, rounds - clean)
-
-
-def refs(*names: str) -> list[ModelRef]:
-    return [ModelRef(name, b"") for name in names]
-
-
-ONE = [{"workload": 0}]
-
-
-def test_the_fastest_wins_and_clear_losers_stop_early() -> None:
-    speeds = {"original": 1.0, "slow": 2.0, "fast": 0.5, "good": 0.8}
-    worker = ScriptedWorker(lambda name, _workload, number: speeds[name] * (1 + 0.001 * (number % 2)))
-    result = race(worker, refs("original", "slow", "fast", "good"), ONE, deadline=NEVER, rounds=6)
-    assert result.winner == 2
-    assert result.standings[2].speedup == pytest.approx(2, rel=0.01)
-    assert [one.rounds for one in result.standings[1:]] == [2, 6, 2]
-    assert result.standings[1].slower
-    assert worker.alive == set()
-
-
-def test_near_losers_get_a_third_round() -> None:
-    near = {"original": 1.0, "a": 0.8, "b": 0.82}
-    worker = ScriptedWorker(lambda name, _workload, number: near[name] * (1 + 0.001 * (number % 2)))
-    result = race(worker, refs("original", "a", "b"), ONE, deadline=NEVER, rounds=6)
-    assert [one.rounds for one in result.standings[1:]] == [6, 3]
-
-
-def test_what_cannot_be_told_apart_goes_on_and_the_first_of_it_wins() -> None:
-    rough = {"original": 1.0, "simple": 0.802, "other": 0.8, "slow": 0.9}
-
-    def seconds(name: str, _workload: int, number: int) -> float:
-        return rough[name] * (1 + 0.05 * (number * 7 % 5) * (name != "original"))
-
-    worker = ScriptedWorker(seconds)
-    result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
-    assert result.standings[3].speedup > result.standings[2].speedup
-    assert result.winner == 3, "an advantage in every round is no chance"
-
-    def shaken(name: str, _workload: int, number: int) -> float:
-        return rough[name] * (1 + 0.02 * (-1) ** number * (name == "other"))
-
-    worker = ScriptedWorker(shaken)
-    result = race(worker, refs("original", "slow", "simple", "other"), ONE, deadline=NEVER, rounds=6)
-    assert result.winner == 2
-    assert [one.rounds for one in result.standings[1:]] == [3, 16, 16]
-
-
-def test_what_is_surely_a_tie_is_timed_no_longer() -> None:
-    even = {"original": 1.0, "simple": 0.8, "other": 0.8}
-
-    def seconds(name: str, _workload: int, number: int) -> float:
-        return even[name] * (1 + 0.002 * (-1) ** number * (name == "other"))
-
-    result = race(ScriptedWorker(seconds), refs("original", "simple", "other"), ONE, deadline=NEVER, rounds=6)
-    assert result.winner == 1
-    assert [one.rounds for one in result.standings[1:]] == [6, 6]
-
-
-def test_a_race_goes_on_only_where_another_may_be_faster() -> None:
-    behind = (1.03, 1.005, 0.996)
-
-    def seconds(name: str, _workload: int, number: int) -> float:
-        return 1.0 if name == "original" else 0.8 * (behind[number % 3] if name == "behind" else 1)
-
-    for names in (("ahead", "behind"), ("behind", "ahead")):
-        result = race(ScriptedWorker(seconds), refs("original", *names), ONE, deadline=NEVER, rounds=6)
-        assert [one.rounds for one in result.standings[1:]] == [6, 6]
-        assert result.standings[result.winner].name == names[0], "they are less than a tie apart"
-
-
-@pytest.mark.parametrize(("least_gain", "rounds", "winner"), [(0.02, 6, 0), (0.001, 16, 1)])
-def test_a_race_that_nobody_can_win_any_more_ends(least_gain: float, rounds: int, winner: int) -> None:
-    speeds = {"original": (1.0, 1.0), "steady": (1.004, 1.004), "wild": (1.018, 0.98)}
-    worker = ScriptedWorker(lambda name, _workload, number: 1 / speeds[name][number % 2])
-    result = race(worker, refs("original", "steady", "wild"), ONE, deadline=NEVER, rounds=6, least_gain=least_gain)
-    assert (result.standings[1].rounds, result.winner) == (rounds, winner)
-
-
-def test_the_original_wins_against_ties_and_losers() -> None:
-    worker = ScriptedWorker(lambda name, _workload, _number: 1.0 if name == "original" else 1.01)
-    assert race(worker, refs("original", "a", "b"), ONE, deadline=NEVER).winner == 0
-
-
-def test_a_candidate_slower_in_one_workload_does_not_win() -> None:
-    def seconds(name: str, workload: int, _number: int) -> float:
-        return {"original": (1.0, 1.0), "mixed": (0.2, 1.5), "fair": (0.9, 0.9)}[name][workload]
-
-    worker = ScriptedWorker(seconds)
-    both = [{"workload": 0}, {"workload": 1}]
-    result = race(worker, refs("original", "mixed", "fair"), both, deadline=NEVER)
-    assert result.standings[1].speedup > result.standings[2].speedup
-    assert result.standings[1].slower
-    assert [one.rounds for one in result.standings[1:]] == [3, 6]
-    assert result.winner == 2
-
-
-@pytest.mark.parametrize("failure", ["load bad", "run bad", "time bad"])
-def test_a_failing_candidate_is_listed_and_the_race_goes_on(failure: str) -> None:
-    worker = ScriptedWorker(lambda name, _workload, _number: 0.5 if name == "fast" else 1.0, broken=[failure])
-    result = race(worker, refs("original", "bad", "fast"), ONE, deadline=NEVER)
-    assert result.winner == 2
-    assert "bad" in (result.standings[1].failure or "")
-    assert worker.alive == set()
-
-
-def test_a_failing_original_is_the_callers_error() -> None:
-    worker = ScriptedWorker(lambda *_: 1.0, broken=["load original"])
-    with pytest.raises(ModelError, match="original: cannot load"):
-        race(worker, refs("original", "a"), ONE, deadline=NEVER)
-
-
-def test_a_limit_on_sessions_makes_heats() -> None:
-    speeds = {"original": 1.0, "a": 0.9, "b": 0.7, "c": 0.8}
-    worker = ScriptedWorker(lambda name, _workload, _number: speeds[name])
-    result = race(worker, refs("original", "a", "b", "c"), ONE, deadline=NEVER, max_sessions=2)
-    assert result.winner == 2
-    assert worker.most_alive == 2
-    with pytest.raises(UsageError, match="max_sessions must be at least 2"):
-        race(worker, refs("original", "a"), ONE, deadline=NEVER, max_sessions=1)
-
-
-def test_no_time_leaves_the_original() -> None:
-    worker = ScriptedWorker(lambda *_: 1.0)
-    result = race(worker, refs("original", "a"), ONE, deadline=time.monotonic() - 1)
-    assert result.winner == 0
-    assert result.standings[1].failure == "no time left"
+from taso_py.errors import UsageError
+from tests.helpers.scripted import NEVER, ONE, ScriptedWorker, X, refs, text_model
 
 
 def test_bootstrap_interval_is_seeded_and_contains_the_median() -> None:
@@ -429,16 +243,3 @@ def test_confirm_and_bench_on_real_sessions(tmp_path: Path) -> None:
         assert row.runs >= 4
     with pytest.raises(UsageError, match="too short for one round"):
         bench([slow], config, X, deadline=time.monotonic() - 1)
-
-
-def test_race_on_real_sessions() -> None:
-    models = [
-        ModelRef("original", text_model("a = Relu(x) y = Softmax(a)")),
-        ModelRef("candidate", text_model("y = Softmax(x)")),
-        ModelRef("broken", b"not a model"),
-    ]
-    with Worker(WorkerConfig(threads=1)) as worker:
-        result = race(worker, models, [X], deadline=time.monotonic() + 30, rounds=3, block_s=0.01)
-    assert result.winner in (0, 1)
-    assert result.standings[1].rounds >= 2
-    assert "broken: ONNX Runtime cannot load it" in (result.standings[2].failure or "")
