@@ -28,6 +28,8 @@ def assumed() -> bool:
 
 def at_least(a: Size, b: Size) -> bool | None:
     """Whether a >= b for all non-negative symbol values; None when that cannot be told."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a >= b
     difference = a - b
     known = _form_tells(difference)
     decide = _DECIDE.get()

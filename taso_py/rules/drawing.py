@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,8 @@ class Drawing:
     def _application(self, term: Application) -> TensorType:
         terms = [self.rule.left.resolve(a) for a in term.arguments]
         attributes = dict(term.attributes)
-        for name in _FIRST:
+        first, ordered = _in_order(term)
+        for name in first:
             self._attribute(term, name, attributes, [])
         known: list[TensorType | None] = [
             self._type(t) if isinstance(t, Application) or self._placed(t) else None for t in terms
@@ -157,7 +159,7 @@ class Drawing:
             if isinstance(t, Variable) and (kind := array_kind(term.operator, k)):
                 self.kinds.setdefault(t.name, kind)
         types = [t for t in known if t is not None]
-        for name in sorted(attributes, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY)):
+        for name in ordered:
             self._attribute(term, name, attributes, types)
         if term.operator.onnx in NEED_AXES and not all(t.rank for t in types):
             raise Rejected
@@ -239,7 +241,7 @@ class Drawing:
     def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
         """The term's operator in normal form; rejected when the normal form no longer matches the term."""
         values = {n: self.binding.value(e) for n, e in term.attributes}
-        if "dtype" not in values and "dtype" in {f.name for f in fields(term.operator)}:
+        if "dtype" not in values and "dtype" in term.operator.__dataclass_fields__:
             values["dtype"] = self.dtypes.result
         normal = term.operator(**values).normal(*types)
         result = normal.infer(*types)
@@ -252,9 +254,8 @@ class Drawing:
 
     def _decided(self) -> None:
         """Gives up early on a draw that can no longer satisfy a condition."""
-        for c in self.rule.conditions:
-            known = isinstance(c, Comparison) and names_in(c.left) | names_in(c.right) <= self.binding.names.keys()
-            if isinstance(c, Comparison) and known and not self.binding.holds(c):
+        for c, names in _comparisons(self.rule):
+            if names <= self.binding.names.keys() and not self.binding.holds(c):
                 raise Rejected
 
     def _conditions(self) -> None:
@@ -265,3 +266,18 @@ class Drawing:
                 self.binding.value(e) for e in c.menu
             ]:
                 raise Rejected
+
+
+@lru_cache(maxsize=4096)
+def _comparisons(rule: Rule) -> tuple[tuple[Comparison, frozenset[str]], ...]:
+    """The conditions that compare, each with the names in it."""
+    found = (c for c in rule.conditions if isinstance(c, Comparison))
+    return tuple((c, frozenset(names_in(c.left) | names_in(c.right))) for c in found)
+
+
+@lru_cache(maxsize=16384)
+def _in_order(term: Application) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The attributes of a term that shapes of operands depend on; and all of them as they are drawn."""
+    names = dict(term.attributes)
+    ordered = sorted(names, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY))
+    return tuple(n for n in _FIRST if n in names), tuple(ordered)

@@ -110,8 +110,9 @@ class Side:
 
     def resolve(self, term: Term) -> Term:
         """A term with local names replaced by what they stand for, at the top."""
-        while isinstance(term, Variable) and term.name in self.names:
-            term = self.names[term.name]
+        names = self.names if self.lets else {}
+        while isinstance(term, Variable) and term.name in names:
+            term = names[term.name]
         return term
 
     @property

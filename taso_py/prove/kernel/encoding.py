@@ -124,9 +124,9 @@ class Encoder:
             before = len(self.side)
             atoms = [Expression((((a,), 1),)) for a in inside if self._natural(a)]
             pairs = itertools.chain(itertools.product(atoms, linear), itertools.combinations(linear, 2))
-            products = [a * b for a, b in pairs]
-            covered = [p for p in products if not isinstance(p, int) and self._covered(p)]
-            self.side += [self.guard(Guard(p, ">=")) for p in covered[:_MOST_PRODUCTS]]
+            products = (_product(a, b) for a, b in pairs)
+            covered = (p for p in products if not isinstance(p, int) and self._covered(p))
+            self.side += [self.guard(Guard(p, ">=")) for p in list(itertools.islice(covered, _MOST_PRODUCTS))]
             if len(self.side) == before:
                 break
         return self.side
@@ -139,6 +139,12 @@ class Encoder:
         wide = [m for m, _ in product.terms if len(m) > 1]
         known = sum(m in self.monomials for m in wide)
         return known > 0 and len(wide) - known <= 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _product(a: Size, b: Size) -> Size:
+    """The same facts meet in one question after another."""
+    return a * b
 
 
 @dataclass(frozen=True, slots=True)
