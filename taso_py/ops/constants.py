@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import ml_dtypes
 import numpy as np
 
 from taso_py.errors import TypingError
@@ -15,17 +16,40 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
 from taso_py.ops.operator import Operator, Writing
 
+_FLOATING: Mapping[str, Any] = {
+    "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64,
+}  # fmt: skip
+_ROUNDING = 2.0**-8
+"""What rounding a number may change of it: in bfloat16 half as much, among the smallest numbers of a type any part."""
+
 
 def represents(dtype: str, value: float | Size) -> bool:
-    """Whether an element type holds a number: integers and truth values exactly, floats to their rounding."""
-    if isinstance(value, Expression) or dtype == "bfloat16":
+    """Whether an element type holds a number: whole numbers exactly, others to a rounding that is not whole either.
+
+    That 257 becomes 256, or 1e-9 becomes 0, is no error of rounding: what a rule says of the one is not true of the
+    other.
+    """
+    if isinstance(value, Expression):
         return True
     if dtype == "bool":
         return value in (0, 1)
     if dtype.startswith(("int", "uint")):
         bounds = np.iinfo(dtype)
         return math.isfinite(value) and value == int(value) and bounds.min <= int(value) <= bounds.max
-    return not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)
+    if dtype not in _FLOATING:
+        return False
+    if not math.isfinite(value):
+        return True
+    held = as_held(dtype, value)
+    if float(value).is_integer() or held.is_integer():
+        return held == value
+    return math.isfinite(held) and abs(held - value) <= _ROUNDING * abs(value)
+
+
+def as_held(dtype: str, value: float) -> float:
+    """A number as a floating element type holds it; infinite where it is too large."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.asarray(value, np.float64).astype(_FLOATING[dtype]))
 
 
 @dataclass(frozen=True)

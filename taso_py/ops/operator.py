@@ -7,7 +7,7 @@ counts, text, ONNX import and export, matching, proofs) is derived from the memb
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -146,6 +146,10 @@ class Operator:
     def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
         """What must be >= 0 for the operator to be defined, beside the result's sizes; ``infer`` lets symbols pass."""
         return ()
+
+    def assumed(self, *operands: TensorType) -> frozenset[Hashable]:
+        """What ``infer`` takes for granted in a proof: a right side may demand only what the left side does."""
+        return frozenset()
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         """The meaning: the result's element at ``index`` (one size per axis of the result)."""

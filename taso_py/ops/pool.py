@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -63,6 +63,11 @@ class _Pool(Operator):
             found += [*w.nonnegative(dim), dim - 1, w.kernel - 1 - w.begin, w.kernel - 1 - w.end]
         return found
 
+    def assumed(self, *operands: TensorType) -> frozenset[Hashable]:
+        """That no window steps over its whole axis, where one could."""
+        (x,) = operands
+        return frozenset((w, d) for w, d in zip(self.windows(), x.dims[2:], strict=True) if _may_step_over(w))
+
     def taps(self, index: Index, at: Index) -> Index:
         """Index into x of the window's tap ``at`` at the result's ``index``."""
         spatial = zip(self.windows(), index[2:], at, strict=True)
@@ -96,10 +101,7 @@ def _check_window(window: Window, dim: Size) -> None:
         raise TypingError(f"pads {window.begin}, {window.end} must be less than the kernel {window.kernel}")
     if dim == 0:
         raise TypingError("a window over an axis of size 0")
-    if window.dilation == 1 or (window.begin == 0 and window.end == 0):
-        return
-    if assumed():
-        # A proof assumes it of the left side and shows it of the right one.
+    if assumed() or not _may_step_over(window):
         return
     count = window.result(dim)
     if not isinstance(count, int) or not isinstance(dim, int) or not isinstance(window.kernel, int):
@@ -108,6 +110,11 @@ def _check_window(window: Window, dim: Size) -> None:
         sources = [window.source(y, r) for r in range(window.kernel)]
         if not any(isinstance(i, int) and 0 <= i < dim for i in sources):
             raise TypingError(f"a dilated window steps over the whole axis of size {dim}")
+
+
+def _may_step_over(window: Window) -> bool:
+    """Whether taps are so far apart that all of a window may lie in the padding on both sides."""
+    return window.dilation != 1 and not (window.begin == 0 and window.end == 0)
 
 
 def _rounded_up(window: Window, dim: Size) -> Window | None:

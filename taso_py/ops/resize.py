@@ -124,6 +124,8 @@ class Resize(Operator):
         (x,) = operands
         if x.rank == 0:
             raise RankError(f"{self.onnx} needs an axis, got {x}")
+        if self.scales and len(self.scales) != x.rank:
+            raise RankError(f"{self.onnx} has {len(self.scales)} scales for {x}")
         known = self.coordinate_transformation_mode in _COORDINATES and self.nearest_mode in _ROUNDING
         known = known or self._symbolic
         if self.mode == "nearest":

@@ -23,7 +23,7 @@ from taso_py.prove.typings.reach import proved_types
 from taso_py.prove.typings.schema import Case, Untyped, typings
 from taso_py.prove.typings.shapes import Unsupported
 from taso_py.prove.typings.site import Site
-from taso_py.prove.verdict import Proved, Unknown
+from taso_py.prove.verdict import Proved, Reason, Unknown
 from taso_py.rules.alpha import normal_law
 from taso_py.rules.coverage import arithmetic_on_axes
 from taso_py.rules.coverage import covered as covered_by
@@ -124,9 +124,11 @@ def _directed(rule: Rule, limit: int | None, site: Site | None = None) -> Proved
     except (Unprovable, Unsupported) as error:
         return Unknown(str(error))
     if not cases:
-        return Unknown(f"no typing of the left side is known: {skipped}")
+        return Unknown(f"no typing of the left side is known: {skipped}", Reason.UNTYPED)
     ranks = None if site is not None or general(rule, patterns, limit) else largest
     types = proved_types(rule, kinds)
+    if types == ():
+        return Unknown("no element type holds its literals")
     signatures = tuple(sorted(patterns))
     found = (limit, ranks, "multiplicities", cases, tuple(sorted(facts)), signatures)
     return Proved(*found, types=types, obligations=tuple(shown))
@@ -260,7 +262,7 @@ class Proof:
             context = _with_windows(context, left.windows)
             sums.append(right.element(b, index, context))
             context = _with_windows(context, [w for w in right.windows if w.checked])
-        self.functions.certain = left.certain()
+        self.functions.certain = left.certain(self.case.context)
         return sums, context, Definedness(self.functions, left, right, self.case.context, context).obligations()
 
     def _compared(self, what: str, left: Sum, right: Sum, context: Context) -> str:

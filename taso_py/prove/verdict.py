@@ -78,6 +78,8 @@ class Reason(Enum):
     """The prover does not reach it."""
     CONTRADICTORY = "contradictory"
     """No instance of it exists: its declarations and conditions contradict each other."""
+    UNTYPED = "untyped"
+    """No way is known in which its left side is typed."""
     UNDRAWN = "undrawn"
     """No instance of it was drawn, although there may be some."""
     UNSEEN = "unseen"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from taso_py.errors import RuleError
 from taso_py.ops.algebra import Algebra
 from taso_py.prove.prover import prove, prove_all_sizes
-from taso_py.prove.trials.adversary import Contradiction, Kind, contradictions
+from taso_py.prove.trials.adversary import Contradiction, Kind, contradictions, rounding_explains
 from taso_py.prove.trials.classes import bitwise, kind_of, specials_change
 from taso_py.prove.trials.inclusion import claimed
 from taso_py.prove.trials.magnitude import overflow
@@ -104,6 +104,8 @@ def _verdict(rule: Rule, found: Proved | Unknown, seen: Survey, replay: Replay) 
             return disagreement or _witnessed(rule, found, seen)
     if contradictory(rule):
         return Unknown(VACUOUS, Reason.CONTRADICTORY)
+    if seen.undrawn and isinstance(found, Unknown) and found.reason is Reason.UNTYPED:
+        return found
     against = refute(rule, seed=seed_of(rule), replay=replay)
     if against is not None and replayed(rule, against, replay):
         return Refuted(against)
@@ -118,7 +120,7 @@ def _verdict(rule: Rule, found: Proved | Unknown, seen: Survey, replay: Replay) 
 def contradicted(rule: Rule, proof: Proved, seen: Survey, replay: Replay) -> Disagreement | None:
     """An instance that the proof's claim includes and that contradicts it: one of the two is a bug of ours."""
     includes = claimed(proof)
-    trials = [t for t in seen.contradictions if includes(t.instance)]
+    trials = [t for t in seen.contradictions if includes(t.instance) and not rounding_explains(t)]
     if trials:
         worst = max(trials, key=lambda t: t.gap)
         return Disagreement(proof, counterexample(worst), worst.gap.name.lower())

@@ -8,8 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from taso_py.graph.types import FLOATS
 from taso_py.ops.comparison import And, Cast, Not, Or, Where
 from taso_py.ops.comparison import Relational as ComparingOperator
+from taso_py.ops.constants import as_held, represents
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Application, Scalar, Side, Term, Variable
 
@@ -20,25 +22,31 @@ DEFAULT = "float32"
 class ElementTypes:
     """The element types of an instance: of variables, of literals on the left, and of what is built without operands.
 
-    Without an entry a tensor is float32.
+    Without an entry a tensor of the left side is ``otherwise``.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     literals: Mapping[Scalar, str] = field(default_factory=dict)
     result: str = DEFAULT
+    otherwise: str = DEFAULT
 
     def variable(self, name: str) -> str:
         """Of a tensor variable."""
-        return self.variables.get(name, DEFAULT)
+        return self.variables.get(name, self.otherwise)
 
     def literal(self, literal: Scalar) -> str:
         """Of a literal operand."""
-        return self.literals.get(literal, DEFAULT)
+        return self.literals.get(literal, self.otherwise)
 
 
 def ordinary_types(rule: Rule, _: np.random.Generator) -> ElementTypes:
-    """What is asked for its truth is bool, what says which elements are read int64, all else is float32."""
-    return ElementTypes({**dict.fromkeys(indexing(rule), "int64"), **dict.fromkeys(asked(rule), "bool")})
+    """What is asked for its truth is bool, what says which elements are read int64, all else is float32.
+
+    Or float64, where float32 does not hold the rule's literals.
+    """
+    plain = next((t for t in (DEFAULT, "float64") if holds_literals(rule, t)), DEFAULT)
+    given = {**dict.fromkeys(indexing(rule), "int64"), **dict.fromkeys(asked(rule), "bool")}
+    return ElementTypes(given, result=plain, otherwise=plain)
 
 
 @lru_cache(maxsize=1024)
@@ -90,3 +98,25 @@ def sources(side: Side, term: Term) -> list[Variable]:
     if isinstance(term, Application):
         return [v for a in copied(term) for v in sources(side, a)]
     return [term] if isinstance(term, Variable) else []
+
+
+@lru_cache(maxsize=4096)
+def literals(rule: Rule) -> tuple[float, ...]:
+    """The numbers that stand in a rule as tensors."""
+    arguments = (a for side in (rule.left, rule.right) for t in side.applications() for a in t.arguments)
+    ends = (t for side in (rule.left, rule.right) for t in (*side.outputs, *(term for _, term in side.lets)))
+    return tuple(dict.fromkeys(t.value for t in (*arguments, *ends) if isinstance(t, Scalar)))
+
+
+@lru_cache(maxsize=4096)
+def literals_differ(rule: Rule, dtype: str) -> bool:
+    """Whether different literals are different numbers in an element type, too."""
+    if dtype not in FLOATS:
+        return True
+    held = [as_held(dtype, value) for value in literals(rule)]
+    return len(set(held)) == len(held)
+
+
+def holds_literals(rule: Rule, dtype: str) -> bool:
+    """Whether an element type has all literals of a rule, so that the law may speak of it."""
+    return literals_differ(rule, dtype) and all(represents(dtype, value) for value in literals(rule))

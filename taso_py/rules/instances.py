@@ -19,7 +19,7 @@ from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill, represents
 from taso_py.ops.operator import broadcast
-from taso_py.rules.build import Builder, NotBuildable
+from taso_py.rules.build import Builder, NotBuildable, number_type
 from taso_py.rules.drawing import Drawing
 from taso_py.rules.instance import PLAIN, Instance, Manner, Rejected
 from taso_py.rules.menus import Shape
@@ -96,7 +96,8 @@ class _Realised:
         left = tuple(lefts.output(t) for t in rule.left.outputs)
         if any(v in self.values.constant for v in left) or self._enlarged(lefts):
             raise Rejected
-        rights = Builder(self.values, draw.binding, rule.right, self.values.types[left[0]].dtype)
+        dtype = number_type(draw.binding, self.values.types.__getitem__, self.values.types[left[0]].dtype)
+        rights = Builder(self.values, draw.binding, rule.right, dtype)
         right, refusal = self._right(rights)
         nodes = dict(sorted((lefts.nodes | ({} if refusal else rights.nodes)).items()))
         if left == right or not all(self._spellable(v, n) for v, n in nodes.items()):

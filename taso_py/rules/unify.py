@@ -6,9 +6,11 @@ factorised: a factor is bound from an attribute or another shape, and the last o
 
 from __future__ import annotations
 
+import math
 import operator as python_operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from taso_py.graph.ordering import at_least
@@ -30,7 +32,9 @@ from taso_py.rules.term import (
 )
 
 Value = Any
-"""A size, a float, a string, or a tuple of these."""
+"""A size, a float, a string, or a tuple of these; while it is computed a fraction in place of a finite float."""
+_PLAIN = (float, Fraction, str, tuple)
+"""What is not a size."""
 
 _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": python_operator.add,
@@ -70,23 +74,27 @@ class Binding:
         )
 
     def value(self, expression: AttributeExpression) -> Value:
-        """The expression's value; raises `Unbound`."""
+        """The expression's value, a real one rounded once; raises `Unbound`."""
+        return _rounded(self.exact(expression))
+
+    def exact(self, expression: AttributeExpression) -> Value:
+        """The expression's value as proofs have it, real numbers as fractions; raises `Unbound`."""
         match expression:
             case Quantity(value):
-                return value
+                return _exact(value)
             case Name(name):
                 if name not in self.names:
                     raise Unbound(name)
-                return self.names[name]
+                return _exact(self.names[name])
             case Rank(block):
                 rank = self._rank(block)
                 if rank is None:
                     raise Unbound(block)
                 return rank
             case Binary(operation, left, right):
-                return self.operate(operation, self.value(left), self.value(right))
+                return self.operate(operation, self.exact(left), self.exact(right))
             case Call(function, arguments):
-                return _call(function, [self.value(a) for a in arguments])
+                return _call(function, [self.exact(a) for a in arguments])
             case Listing(items):
                 return tuple(v for i in items for v in self._entries(i))
 
@@ -96,7 +104,7 @@ class Binding:
 
     def _entries(self, item: AttributeExpression | Block) -> tuple[Value, ...]:
         if not isinstance(item, Block):
-            return (self.value(item),)
+            return (self.exact(item),)
         if item.name not in self.blocks:
             raise Unbound(item.name)
         return self.blocks[item.name]
@@ -212,7 +220,7 @@ class Binding:
     def holds(self, condition: Comparison) -> bool:
         """Whether a comparison is *decided true*."""
         try:
-            left, right = self.value(condition.left), self.value(condition.right)
+            left, right = self.exact(condition.left), self.exact(condition.right)
         except (Unbound, TypeError, ZeroDivisionError):
             return False
         return decide(left, condition.relation, right) is True
@@ -220,7 +228,7 @@ class Binding:
 
 def decide(left: Value, relation: str, right: Value) -> bool | None:
     """The truth of a comparison; None when symbols leave it open."""
-    if isinstance(left, float | str | tuple) or isinstance(right, float | str | tuple):
+    if isinstance(left, _PLAIN) or isinstance(right, _PLAIN):
         if relation in ("==", "!="):
             return bool(left == right) == (relation == "==")
         if isinstance(left, str | tuple | Expression) or isinstance(right, str | tuple | Expression):
@@ -249,6 +257,21 @@ def _distinct(left: Size, right: Size) -> bool | None:
     return True if at_least(left, right + 1) or at_least(right, left + 1) else None
 
 
+def _exact(value: Value) -> Value:
+    """A finite float as the fraction that it is."""
+    return Fraction(value) if isinstance(value, float) and math.isfinite(value) else value
+
+
+def _rounded(value: Value) -> Value:
+    """Fractions as the floats next to them, in lists, too."""
+    if isinstance(value, Fraction):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    return tuple(map(_rounded, value)) if isinstance(value, tuple) else value
+
+
 def _same(a: Value, b: Value) -> bool:
     return (bool(a == b) and isinstance(a, float) == isinstance(b, float)) or (
         isinstance(a, int | float) and isinstance(b, int | float) and a == b
@@ -259,8 +282,12 @@ def _arithmetic(operation: str, left: Any, right: Any) -> Any:
     if operation in ("//", "%") and isinstance(right, int | Expression) and at_least(right, 1) is False:
         raise ZeroDivisionError(f"{left} {operation} {right}: what sizes are divided by is positive")
     if operation == "/" and isinstance(left, int) and isinstance(right, int):
-        return left / right
-    if any(isinstance(v, float) for v in (left, right)) and any(isinstance(v, Expression) for v in (left, right)):
+        return Fraction(left, right)
+    if (
+        isinstance(left, float | Fraction | Expression)
+        and isinstance(right, float | Fraction | Expression)
+        and (isinstance(left, Expression) != isinstance(right, Expression))
+    ):
         raise Unbound(f"{left} {operation} {right}: an unknown size and a fraction")
     return _ARITHMETIC[operation](left, right)
 
@@ -274,7 +301,7 @@ def _call(function: str, values: list[Any]) -> Any:
             total = total + value
         return total
     if function in FUNCTIONS:
-        return FUNCTIONS[function](*values)
+        return FUNCTIONS[function](*map(_rounded, values))
     left, right = values
     bigger = decide(left, ">=", right)
     if bigger is None:

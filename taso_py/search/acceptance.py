@@ -9,6 +9,7 @@ import numpy as np
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.algebra import Algebra
+from taso_py.ops.constants import represents
 from taso_py.rules.unify import Binding
 from taso_py.search.view import View
 
@@ -18,7 +19,7 @@ def is_number(view: View, value: int, number: float) -> bool:
     if value not in view.values.constant:
         return False
     array = view.constant(value)
-    if array is None or not array.size:
+    if array is None or not array.size or not represents(view.values.types[value].dtype, number):
         return False
     # A wide integer is compared as an integer: as a float it could equal a neighbour.
     wanted = int(number) if array.dtype.kind in "iu" and float(number).is_integer() else number

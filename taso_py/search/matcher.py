@@ -15,7 +15,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.rules.build import Builder, NotBuildable, from_front, number_type, operator_of
 from taso_py.rules.coverage import Typing, covered
-from taso_py.rules.element_types import index_terms, indexing
+from taso_py.rules.element_types import index_terms, indexing, literals_differ
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import (
@@ -241,6 +241,8 @@ class Matcher:
         if not self._natural(binding) or not all(self._condition(view, c, binding) for c in self.rule.conditions):
             return False
         dtype = number_type(binding, view.table.type, view.table.type(outputs[0]).dtype)
+        if not literals_differ(self.rule, dtype):
+            return False
         try:
             operators = self._rebuilt(view, partial, binding, dtype)
             right = Builder(view.values, binding, self.rule.right, dtype)

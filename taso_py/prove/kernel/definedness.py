@@ -13,7 +13,7 @@ from taso_py.prove.kernel.maxima import natural
 from taso_py.prove.kernel.normal import Term
 from taso_py.prove.kernel.obligations import FORM, Z3, Obligation, implied
 from taso_py.prove.kernel.places import Place, covered, located
-from taso_py.prove.kernel.values import Among, Chosen, Demand, Elements, MaximumRange
+from taso_py.prove.kernel.values import Chosen, Demand, Elements, MaximumRange
 
 _MEANT: Mapping[str, str] = {
     "nonzero": "{} must not be 0",
@@ -57,10 +57,10 @@ class Definedness:
     def _by_left(self, demand: Demand, sizes: Context) -> str:
         """By what the left side's demands are known to include one."""
         alike = [d for d in self.left.demands if d.which == demand.which and d.head == demand.head]
-        known = _settled(alike, demand)
-        if any(_same_place(demand.place, k, sizes) for k in known):
+        settled = [(demand.beside(hiding), places) for hiding, places in _settled(alike, demand).items()]
+        if any(_same_place(wanted, k, sizes) for wanted, known in settled for k in known):
             return FORM
-        return Z3 if _read_by(known, demand.place, sizes) else ""
+        return Z3 if any(_read_by(known, wanted, sizes) for wanted, known in settled) else ""
 
     def _filled(self, w: MaximumRange) -> Obligation:
         """A maximum on the right side has an element: one of the left side has the same range, or it is shown."""
@@ -88,24 +88,32 @@ class Definedness:
         """Sizes by which every element of the left side is divided: where one is 0, nothing of it is defined."""
         base = frozenset(self.typing.assumptions)
         for demand in self.left.demands:
-            always = demand.place.guards <= base and not demand.place.bound and not demand.path
+            always = demand.place.guards <= base and not demand.place.bound and not demand.path and not demand.hidden
             which, head = demand.which, demand.head
             if which == "nonzero" and head.kind == "size" and always and natural(head):
                 yield Guard(head.size - 1, ">=")
 
 
-def _settled(known: Sequence[Demand], wanted: Demand) -> list[Term]:
+def _settled(known: Sequence[Demand], wanted: Demand) -> dict[tuple[int, ...], list[Term]]:
     """Places at which the left side's demands are met wherever ``wanted`` is selected.
 
-    A demand on both branches of a Where is one beside it.
+    A demand that some elements may hide says something only of what the same elements may hide: the places are by the
+    values that these belong to, and have their indices, too.  A demand on both branches of a Where is one beside it.
     """
-    paths: dict[Term, set[frozenset[Chosen | Among]]] = {}
+    paths: dict[tuple[tuple[int, ...], Term], set[frozenset[Chosen]]] = {}
+    possible = {a.value for a in wanted.hidden}
     for d in known:
-        paths.setdefault(d.place, set()).add(d.path - wanted.path)
-    return [place for place, found in paths.items() if _exhausted(found)]
+        hiding = tuple(sorted(a.value for a in d.hidden))
+        if possible.issuperset(hiding):
+            paths.setdefault((hiding, d.beside(hiding)), set()).add(d.path - wanted.path)
+    settled: dict[tuple[int, ...], list[Term]] = {(): []}  # what nothing reads is needed by nothing
+    for (hiding, place), found in paths.items():
+        if _exhausted(found):
+            settled.setdefault(hiding, []).append(place)
+    return settled
 
 
-def _exhausted(paths: set[frozenset[Chosen | Among]]) -> bool:
+def _exhausted(paths: set[frozenset[Chosen]]) -> bool:
     """Whether some path is always selected, by resolving both branches of one condition."""
     for _ in range(8):
         if frozenset() in paths:
@@ -115,7 +123,7 @@ def _exhausted(paths: set[frozenset[Chosen | Among]]) -> bool:
             for p in paths
             for q in paths
             for c in p
-            if isinstance(c, Chosen) and replace(c, holds=not c.holds) in q
+            if replace(c, holds=not c.holds) in q
         }
         if both <= paths:
             return False

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
@@ -61,9 +61,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """An operand of a value of the graph that may be a finite number although the operand is none: 1/∞, max(-∞, 0)."""
+    """An element that may be a finite number although an operand of it is none: 1/∞, max(-∞, 0).
+
+    Of one value of the graph one element may hide what another shows, so the index belongs to it.
+    """
 
     value: int
+    index: tuple[Size, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +75,34 @@ class Demand:
     """What must be nonzero, positive or not negative for the element to be defined, where it is selected.
 
     ``place`` is a term of one factor, with the guards of its context, and all indices but the element's own bound.
+    ``hidden`` are the elements that may be finite although the demand is not met; the bound variables of their
+    indices are those of the place.
     """
 
     which: str
     place: Term
-    path: frozenset[Chosen | Among] = frozenset()
+    path: frozenset[Chosen] = frozenset()
+    hidden: frozenset[Among] = frozenset()
 
     @property
     def head(self) -> Head:
         """What the demand is about."""
         return self.place.factors[0].head
 
+    def beside(self, values: Sequence[int]) -> Term:
+        """The place and, as further indices, those of the elements of ``values`` that may hide it."""
+        (factor,) = self.place.factors
+        indices = {a.value: a.index for a in self.hidden}
+        wider = (i for v in values for i in indices[v])
+        return replace(self.place, factors=(replace(factor, index=(*factor.index, *wider)),))
+
 
 _PROPAGATING = frozenset({"add", "mul", "neg", "abs", "sqrt", "log", "leakyrelu", "prelu", "sin", "cos", "where"})
 """Functions that are no finite number where an operand is none; all others may hide an infinity, ..."""
 _ARITHMETIC = _PROPAGATING | {
-    "div", "reciprocal", "exp", "pow", "sigmoid", "tanh", "erf", "softplus", "elu", "selu", "softsign",
+    "div", "reciprocal", "exp", "sigmoid", "tanh", "erf", "softplus", "elu", "selu", "softsign",
 }  # fmt: skip
-"""... and all but these what is no number at all, as the root of a negative number is."""
+"""... and all but these what is no number at all, as the root of a negative number is: NaN^0 = 1^NaN = 1, too."""
 _SELECTING = frozenset({"max", "min", "relu", "where"})
 """Functions that copy an operand."""
 
@@ -105,8 +119,8 @@ class Elements:
     windows: list[MaximumRange] = field(default_factory=list)
     _checked: bool = False
     demands: list[Demand] = field(default_factory=list)
-    _value: int = -1
-    """What is being evaluated."""
+    _here: Among = Among(-1, ())
+    """The element that is being evaluated."""
 
     def element(self, value: int, index: Sequence[Size], context: Context) -> Sum:
         """The element of a value at an index that is in range."""
@@ -118,10 +132,10 @@ class Elements:
         inputs = [i for i in node.inputs if i is not None]
         views = [Operand(k, self.types[i]) for k, i in enumerate(inputs)]
         meaning = node.operator.element(views, index)
-        before = self._checked, self._value
-        self._checked, self._value = node.operator.onnx in ("MaxPool", "GlobalMaxPool"), value
+        before = self._checked, self._here
+        self._checked, self._here = node.operator.onnx in ("MaxPool", "GlobalMaxPool"), Among(value, index)
         result = simplified(self._scalar(meaning, inputs, context), context)
-        self._checked, self._value = before
+        self._checked, self._here = before
         return result
 
     def _leaf(self, leaf: Leaf, type_: TensorType, index: tuple[Size, ...], context: Context) -> Sum:
@@ -210,25 +224,39 @@ class Elements:
             known = len(self.demands)
             sums.append(simplified(self._scalar(argument, inputs, context), context))
             if function == "where":
-                self._only_where(known, Chosen(sums[0], k == 1) if k else Among(self._value))
+                if k:
+                    self._only_where(known, Chosen(sums[0], k == 1))
+                else:
+                    self._may_hide(known)
             elif function == "prelu" and k:
-                self._only_where(known, Among(self._value))  # where x >= 0 its slope is not looked at
+                self._may_hide(known)  # where x >= 0 its slope is not looked at
             elif function not in _PROPAGATING and not (function == "div" and k == 0):
-                self._only_where(known, Among(self._value), keeping="sqrt" if function in _ARITHMETIC else "")
+                self._may_hide(known, keeping="sqrt" if function in _ARITHMETIC else "")
         return sums
 
-    def _only_where(self, known: int, selected: Chosen | Among, keeping: str = "") -> None:
-        """Demands from number ``known`` on, but those of the kind ``keeping``, hold where they are selected only."""
+    def _only_where(self, known: int, selected: Chosen) -> None:
+        """Demands from number ``known`` on hold where they are selected only."""
+        for k in range(known, len(self.demands)):
+            self.demands[k] = replace(self.demands[k], path=self.demands[k].path | {selected})
+
+    def _may_hide(self, known: int, keeping: str = "") -> None:
+        """The element that is being evaluated may be finite without the demands from number ``known`` on.
+
+        Not without those of the kind ``keeping``.
+        """
         for k in range(known, len(self.demands)):
             demand = self.demands[k]
-            if demand.which == keeping:
-                continue
-            self.demands[k] = replace(demand, path=demand.path | {selected})
+            if demand.which != keeping:
+                self.demands[k] = replace(demand, hidden=demand.hidden | {self._here})
 
-    def certain(self) -> frozenset[tuple[str, Head, tuple[Size, ...]]]:
-        """What is demanded at the element whatever is selected: kind, head and place of each demand under no sum."""
-        bare = (d for d in self.demands if not d.path and not d.place.bound)
-        plain = (d for d in bare if not any(map(_of_element, d.place.guards)))
+    def certain(self, typing: Context) -> frozenset[tuple[str, Head, tuple[Size, ...]]]:
+        """What is demanded of every element whatever is selected: kind, head and place of each demand under no sum.
+
+        Under no guard but what ``typing`` assumes: where some element lies beside what is demanded, nothing is.
+        """
+        bare = (d for d in self.demands if not d.path and not d.hidden and not d.place.bound)
+        base = frozenset(typing.assumptions)
+        plain = (d for d in bare if d.place.guards <= base)
         return frozenset((d.which, d.head, d.place.factors[0].index) for d in plain)
 
     def _must_be(self, which: str, term: Term, factors: Iterable[Factor], context: Context) -> None:
@@ -269,18 +297,13 @@ class Elements:
             guards, value = self._read(body, inputs, inner)
         else:
             value = self._scalar(body, inputs, inner)
-        self._only_where(known, Among(self._value))
+        self._may_hide(known)
         if any(e == 0 for _, e in bound):
             raise Unprovable("a maximum of nothing")
         self.windows.append(MaximumRange(tuple(bound), frozenset(guards), context, self._checked))
         terms = simplified(value, inner.and_(guards))
         family = Alternative(terms, tuple(bound), frozenset(guards))
         return simplified(self.functions.maximum([family], context), context)
-
-
-def _of_element(g: Guard) -> bool:
-    """Whether a guard says where in the result an element lies."""
-    return any(s.role is Role.INDEX for s in symbols(g.value))
 
 
 def _at(expression: Scalar, values: Mapping[Symbol, Size]) -> Scalar:

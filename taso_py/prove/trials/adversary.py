@@ -19,7 +19,7 @@ from taso_py.arrays import Array
 from taso_py.graph.table import Values
 from taso_py.prove.trials.admission import FAILED, admitted, cost, small
 from taso_py.prove.trials.dtypes import free_types
-from taso_py.prove.trials.evaluation import Evaluation
+from taso_py.prove.trials.evaluation import DISTURBANCE, Evaluation
 from taso_py.prove.trials.extremes import Extremes
 from taso_py.prove.trials.marks import marks
 from taso_py.prove.trials.runs import Drawn, Gap, Replay, Trial, gap
@@ -207,6 +207,26 @@ def _spread(instance: Instance, left: int, right: int) -> Array:
                 apart = np.abs(noisy.value(value) - exact.value(value))
                 whole = np.maximum(whole, np.where(np.isnan(apart), np.inf, apart))
     return _SAFETY * whole
+
+
+def rounding_explains(trial: Trial) -> bool:
+    """Whether all that differs between two sides is no more than what their element types may have rounded."""
+    outputs = zip(trial.instance.left, trial.instance.right, trial.left, trial.right, strict=True)
+    return all(_explained(trial.instance, *output) for output in outputs)
+
+
+def _explained(instance: Instance, left: int, right: int, a: Array, b: Array) -> bool:
+    found = gap(a, b)
+    if found < Gap.VALUES or a.dtype.kind != "f":
+        return found < Gap.UNDEFINED
+    try:
+        error = _spread(instance, left, right) * (float(np.finfo(a.dtype).eps) / DISTURBANCE)
+    except FAILED:
+        return False
+    both = np.isfinite(a) & np.isfinite(b)
+    with np.errstate(all="ignore"):
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return bool(np.array_equal(np.isfinite(a), np.isfinite(b)) and (apart[both] <= error[both]).all())
 
 
 def _disturbed(instance: Instance) -> Iterator[Evaluation]:

@@ -6,6 +6,7 @@ finite: such elements are kept beside the values.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -17,10 +18,12 @@ from taso_py.errors import TypingError
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.algebra import algebra
+from taso_py.ops.constants import Fill, as_held
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 from taso_py.prove.trials.runs import short
 from taso_py.rules.instances import Instance
+from taso_py.rules.term import Scalar
 
 Mask = npt.NDArray[np.bool_]
 
@@ -68,6 +71,9 @@ class Evaluation:
         self.given = frozenset(v for output in self.instance.left for v in self._below(output))
         for value, array in {**self.instance.feeds, **self.instance.weights}.items():
             self.arrays[value] = array.astype(np.float64) if array.dtype.kind == "f" else array
+        for term, (value, _) in self.instance.placed.items():
+            if isinstance(term, Scalar) and value in self.arrays:
+                self.arrays[value] = self._spelt(self.arrays[value], term.value, self._type(value))
 
     def value(self, wanted: int) -> Array:
         """The array of an id; LookupError, ValueError, ArithmeticError or TypingError where it has none."""
@@ -124,6 +130,8 @@ class Evaluation:
         operands = [self.arrays[i] for i in ids]
         type_ = self._type(value)
         array = self._settled(evaluate(node.operator, operands, types), type_)
+        if isinstance(node.operator, Fill) and isinstance(node.operator.value, float):
+            return self._spelt(array, node.operator.value, type_)
         if self.noise is not None:
             operator = self._reset(value, node.operator)
             if operator != node.operator or self._rounds(operator, types, operands, array):
@@ -141,6 +149,15 @@ class Evaluation:
             if isinstance(old := getattr(operator, f.name), float) and not old.is_integer()
         }
         return replace(operator, **changed) if changed else operator
+
+    def _spelt(self, array: Array, number: float, type_: TensorType) -> Array:
+        """A literal's elements as the element type holds them: the same on both sides, whatever it rounds."""
+        if type_.dtype not in FLOATS:
+            return array
+        held = as_held(type_.dtype, number)
+        if self.noise is not None and math.isfinite(held):
+            held += self._sign * abs(held - number) * float(self.noise.uniform(-1, 1))
+        return np.full(array.shape, held)
 
     def _type(self, value: int) -> TensorType:
         return self.instance.values.types[value]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Application, AttributeExpression, Binary, Call, Comparison, Quantity, Scalar, Side
 
@@ -17,12 +15,11 @@ def marks(rule: Rule) -> tuple[float, ...]:
     found: dict[float, None] = {}
     for side in (rule.left, rule.right):
         for number in _numbers(side):
-            if np.isfinite(number) and abs(number) < _LARGEST:
-                found[float(number)] = None
+            found[number] = None
     for condition in rule.conditions:
         if isinstance(condition, Comparison):
-            found.update(dict.fromkeys(map(float, (*_in(condition.left), *_in(condition.right)))))
-    return tuple(found)
+            found.update(dict.fromkeys((*_in(condition.left), *_in(condition.right))))
+    return tuple(float(number) for number in found if -_LARGEST < number < _LARGEST)
 
 
 def _numbers(side: Side) -> Iterator[float]:

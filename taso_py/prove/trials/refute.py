@@ -10,6 +10,7 @@ import numpy as np
 from taso_py.arrays import Array
 from taso_py.graph.table import Values
 from taso_py.graph.types import TensorType
+from taso_py.prove.trials.adversary import rounding_explains
 from taso_py.prove.trials.runs import (
     Drawn,
     Gap,
@@ -24,7 +25,8 @@ from taso_py.prove.trials.runs import (
     with_values,
 )
 from taso_py.prove.verdict import Counterexample
-from taso_py.rules.build import Builder
+from taso_py.rules.build import Builder, NotBuildable, number_type
+from taso_py.rules.element_types import DEFAULT
 from taso_py.rules.instances import Instance
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Predicate, Scalar, Side, Term
@@ -46,7 +48,7 @@ def refute(
     attempts: int = ATTEMPTS,
     seed: int = 0,
     replay: Replay | None = None,
-    weakest: Gap = Gap.UNDEFINED,
+    weakest: Gap = Gap.LOST,
     among: Callable[[Instance], bool] | None = None,
 ) -> Counterexample | None:
     """The smallest counterexample among ``attempts`` random instances; None when there is none.
@@ -62,7 +64,7 @@ def differs(rule: Rule, *, seed: int, replay: Replay, among: Callable[[Instance]
     """Whether `refute` would soon find something; nothing is made small, and what is rarely drawn is not waited for."""
     empty = 0
     for batch in _batches(Sampler(rule, seed, attempts=300), ATTEMPTS // 2, replay, among):
-        if any(t.gap >= Gap.UNDEFINED for t in batch):
+        if any(t.gap >= Gap.UNDEFINED and not rounding_explains(t) for t in batch):
             return True
         empty = 0 if batch else empty + 1
         if empty == _EMPTY:
@@ -77,7 +79,7 @@ def _search(
     found: list[Trial] = []
     for batch in _batches(sampler, attempts, replay, among):
         last = bool(found)
-        found += [t for t in batch if t.gap >= weakest]
+        found += [t for t in batch if t.gap >= weakest and not rounding_explains(t)]
         if last:
             break
     return min(found, key=lambda t: (-t.gap, _extent(t.instance)), default=None)
@@ -177,7 +179,10 @@ def counterexample_at(instance: Instance, left: Array, right: Array) -> Countere
 def replayed(rule: Rule, found: Counterexample, replay: Replay | None = None) -> bool:
     """Whether both sides, built anew on the counterexample's shapes and values, differ once more."""
     with replaying(replay) as run:
-        trial = run.trial(Drawn(_rebuilt(rule, found)))
+        try:
+            trial = run.trial(Drawn(_rebuilt(rule, found)))
+        except NotBuildable:
+            return False
         return trial is not None and trial.gap >= Gap.UNDEFINED
 
 
@@ -192,10 +197,13 @@ def _rebuilt(rule: Rule, found: Counterexample) -> Instance:
     literals: dict[Term, int] = {
         t: ids[literal_name(t.value)] for t in _literals(rule.left) if literal_name(t.value) in ids
     }
-    builders = [Builder(values, binding, side, "float32") for side in (rule.left, rule.right)]
-    builders[0].done.update(literals)
-    left, right = (tuple(b.output(t) for t in b.side.outputs) for b in builders)
-    nodes = dict(sorted((builders[0].nodes | builders[1].nodes).items()))
+    lefts = Builder(values, binding, rule.left, next((str(a.dtype) for a in found.inputs.values()), DEFAULT))
+    lefts.done.update(literals)
+    left = tuple(lefts.output(t) for t in rule.left.outputs)
+    dtype = number_type(binding, values.types.__getitem__, values.types[left[0]].dtype)
+    rights = Builder(values, binding, rule.right, dtype)
+    right = tuple(rights.output(t) for t in rule.right.outputs)
+    nodes = dict(sorted((lefts.nodes | rights.nodes).items()))
     feeds = {ids[name]: a for name, a in found.inputs.items()}
     return Instance(rule, binding, values, nodes, left, right, feeds=feeds, weights={})
 

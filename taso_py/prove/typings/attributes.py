@@ -23,6 +23,8 @@ from taso_py.rules.term import (
     Quantity,
 )
 
+RESULT = -1
+"""In `Operator.axis_fields`: the axes are those of the result, which has so many more."""
 FIRST = ("group", "transA", "transB", "blocksize", "flatten")
 """Attributes that the shapes of operands depend on."""
 
@@ -101,6 +103,8 @@ class Attributes(Declared):
     ) -> None:
         """Every symbol of ``parts`` becomes a product of as many as there are items; each item takes its share."""
         count = len(items)
+        if count > 1 and len(set(parts)) < len(parts):
+            raise Unsupported("a Reshape of a size that counts twice, which may be divided in more than one way")
         shares = {p: tuple(self.shapes.size(f"{p}/{k}") for k in range(count)) for p in dict.fromkeys(parts)}
         sizes = [product(shares[p][k] for p in parts) for k in range(count)]
         if not isinstance(expression, Listing):
@@ -139,7 +143,8 @@ class Attributes(Declared):
                     raise Unsupported(f"the block {item.name} in {name}")
             elif isinstance(item, Name) and item.name not in self.binding.names:
                 if name in ("axes", "axis"):
-                    self.binding.names[item.name] = self.shapes.choices.pick(range(types[0].rank))
+                    new = len(expression.items) if term.operator.axis_fields.get(name) == RESULT else 0
+                    self.binding.names[item.name] = self.shapes.choices.pick(range(types[0].rank + new))
                 elif name == "indices_shape":
                     self.binding.names[item.name] = len(self._value(dict(term.attributes)["indices"]))
                 elif name == "perm":

@@ -60,6 +60,7 @@ class _Binding(Binding):
     """Sizes that were divided by: no value is defined where one of them is 0."""
 
     def operate(self, operation: str, left: Value, right: Value) -> Value:
+        """left (+ - * / // %) right."""
         if operation in ("//", "%") and (_real(left) or _real(right)):
             # Floors and remainders of sizes say nothing of numbers with a fraction.
             raise Unsupported(f"{operation} of a real attribute")
@@ -67,11 +68,11 @@ class _Binding(Binding):
             self.divisors.append(right)
         return Binding.operate(self, operation, left, right)
 
-    def value(self, expression: AttributeExpression) -> Any:
+    def exact(self, expression: AttributeExpression) -> Value:
         if isinstance(expression, Call) and expression.function in ("max", "min"):
-            left, right = (self.value(a) for a in expression.arguments)
+            left, right = (self.exact(a) for a in expression.arguments)
             return left if self.greater(left, right) == (expression.function == "max") else right
-        return Binding.value(self, expression)
+        return Binding.exact(self, expression)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from taso_py.graph.table import Node, Values
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.rules.coverage import typed
+from taso_py.rules.element_types import holds_literals
 from taso_py.rules.rule import Rule
 
 
@@ -18,10 +19,17 @@ def kinds_of(nodes: Mapping[int, Node], values: Values) -> frozenset[Algebra]:
 
 
 def proved_types(rule: Rule, kinds: Iterable[Algebra]) -> tuple[str, ...] | None:
-    """The element types of numbers: those of the proof where the rule depends on them, else by what is computed."""
-    if typed(rule):
-        return ("float32",)
+    """The element types of numbers: those of the proof where the rule depends on them, else by what is computed.
+
+    Where numbers are computed with, those only that hold the rule's literals.
+    """
     found = set(kinds)
-    if "real" in found:
-        return tuple(sorted(FLOATS))
-    return tuple(sorted(FLOATS | INTEGERS)) if "ring" in found else None
+    if typed(rule):
+        possible = {"float32"}
+    elif "real" in found:
+        possible = set(FLOATS)
+    elif "ring" in found:
+        possible = set(FLOATS | INTEGERS)
+    else:
+        return None
+    return tuple(sorted(t for t in possible if holds_literals(rule, t)))

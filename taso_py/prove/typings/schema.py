@@ -6,7 +6,7 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -271,6 +271,8 @@ class _Typing(Attributes):
         names = {p: self.rule.tensors_that_are(p) for p in ("nonnegative", "positive")}
         if typed(self.rule) and any(map(partial(_wraps, values), nodes.values())):
             raise Unsupported("integers are computed with beside a cast: they wrap at other sizes")
+        if _assumed(builders[1].nodes, values) - _assumed(builders[0].nodes, values):
+            raise Unsupported("a dilated, padded window of the right side may step over its whole axis")
         patterns = self._signatures(builders, tuple(zip(*outputs, strict=True)))
         sides = builders[0].nodes, builders[1].nodes
         return Case(
@@ -321,6 +323,14 @@ def _wraps(values: Values, node: Node) -> bool:
     return algebra(node.operator, types) != "move" and any(t.dtype in INTEGERS for t in types)
 
 
+def _assumed(nodes: Mapping[int, Node], values: Values) -> frozenset[Hashable]:
+    """What typing the nodes takes for granted."""
+    types = ([values.types[i] for i in node.inputs if i is not None] for node in nodes.values())
+    return frozenset[Hashable]().union(
+        *(node.operator.assumed(*t) for node, t in zip(nodes.values(), types, strict=True))
+    )
+
+
 def required(nodes: Mapping[int, Node], values: Values) -> Iterator[tuple[str, Size]]:
     """What must be >= 0 for nodes to be defined, each with the operator that needs it."""
     for value, node in nodes.items():
@@ -333,7 +343,7 @@ def _stated_rank(term: Application) -> int | None:
     """The number of axes of the operand, where a list of the term's tells."""
     for name, expression in term.attributes:
         if isinstance(expression, Listing) and not any(isinstance(i, Block) for i in expression.items):
-            if name == "perm":
+            if name in ("perm", "scales"):
                 return len(expression.items)
             if name == "pads" and term.operator.onnx == "Pad":
                 return len(expression.items) // 2
