@@ -50,7 +50,11 @@ FAMILIES: tuple[ModuleType, ...] = (
 
 def _classes(module: ModuleType) -> list[type[Operator]]:
     found = [c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Operator)]
-    return [c for c in found if c.onnx and c.__module__ == module.__name__]
+    own = [c for c in found if c.onnx and c.__module__ == module.__name__]
+    for c in own:
+        if c.lacks():
+            raise TypeError(f"the operator {c.__module__}.{c.__name__} {c.lacks()}")
+    return own
 
 
 OPERATORS: dict[str, type[Operator]] = {

@@ -13,6 +13,7 @@ import numpy as np
 from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.meaning import Index, Integer, Operand, Scalar, add, apply, cast, div, mul, sub
+from taso_py.ops.numeric import FUNCTIONS
 from taso_py.ops.operator import (
     MANY,
     Constant,
@@ -49,6 +50,15 @@ class Pointwise(Operator):
     function: ClassVar[str] = ""
     pointwise: ClassVar[bool] = True
     dtypes: ClassVar[frozenset[str] | None] = FLOATS
+
+    @classmethod
+    def lacks(cls) -> str:
+        if cls.scalar is not Pointwise.scalar or cls.element is not Pointwise.element:
+            return super().lacks()
+        if not cls.function:
+            return "defines neither `scalar` nor `function`"
+        known = cls.function in FUNCTIONS
+        return "" if known else f"has the function '{cls.function}', which is not in FUNCTIONS (taso_py/ops/numeric.py)"
 
     def infer(self, *operands: TensorType) -> TensorType:
         self.check_arity(len(operands))

@@ -132,6 +132,12 @@ class Operator:
     """The operand whose integers say at run time which elements of operand 0 the result copies; None: there is none."""
 
     @classmethod
+    def lacks(cls) -> str:
+        """What a class must still define to be an operator, in words; empty: nothing."""
+        missing = [m for m in ("infer", "element") if getattr(cls, m) is getattr(Operator, m)]
+        return f"does not define {' and '.join(f'`{m}`' for m in missing)}" if missing else ""
+
+    @classmethod
     def check_arity(cls, count: int) -> None:
         """`TypingError` when it does not take so many operands."""
         fewest, most = cls.arity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from taso_py.graph.sizes import Size, substitute, symbol
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.ops.algebra import algebra
+from taso_py.ops.elementwise import Pointwise
 from taso_py.ops.numeric import evaluate, evaluate_meaning, operations
 from taso_py.ops.operator import Given, Operator
 from tests.helpers.operator_cases import FIRST_OPSET, LAST_OPSET, Case
@@ -67,6 +69,47 @@ def test_every_class_has_a_case() -> None:
     assert {type(case.operator) for case in CASES} == set(OPERATORS.values())
 
 
+@dataclass(frozen=True)
+class _Bare(Operator):
+    onnx = "Bare"
+
+
+@dataclass(frozen=True)
+class _Nameless(Pointwise):
+    onnx = "Nameless"
+
+
+@dataclass(frozen=True)
+class _Unheard(Pointwise):
+    onnx = "Unheard"
+    function = "unheard"
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        (_Bare, "does not define `infer` and `element`"),
+        (_Nameless, "defines neither `scalar` nor `function`"),
+        (_Unheard, "has the function 'unheard', which is not in FUNCTIONS (taso_py/ops/numeric.py)"),
+    ],
+)
+def test_what_a_class_lacks_is_said(operator: type[Operator], words: str) -> None:
+    assert operator.lacks() == words
+
+
+@pytest.mark.parametrize("operator", dict.fromkeys(OPERATORS.values()), ids=lambda c: c.onnx)
+def test_onnx_has_the_operator_from_its_first_opset_on(operator: type[Operator]) -> None:
+    first = min(
+        (
+            s.since_version
+            for s in onnx.defs.get_all_schemas_with_history()
+            if s.name in (operator.onnx, *operator.aliases)
+        ),
+        default=0,
+    )
+    assert operator.since >= first, f"{operator.onnx}: ONNX has it from opset {first} on, `since` says {operator.since}"
+
+
 @every_case
 def test_writable_at_exactly_the_opsets_of_the_case(case: Case) -> None:
     instance = example(case, "float32")
@@ -83,7 +126,9 @@ def test_element_type_is_declared(case: Case) -> None:
     for floating in ("float32", "float64"):
         first = case.element_types(floating)[:1]
         declared = case.operator.dtypes
-        assert not first or declared is None or first[0] in declared
+        assert not first or declared is None or first[0] in declared, (
+            f"{type(case.operator).__name__}.dtypes lacks {first[0]}, which its case has"
+        )
 
 
 @every_case
