@@ -235,7 +235,9 @@ def _first_difference(array: npt.NDArray[np.generic], other: npt.NDArray[np.gene
     """One element that shows it, or the shape."""
     if array.shape != other.shape:
         return f"shape {list(array.shape)}"
-    places = np.argwhere(~np.isclose(array.astype(np.float64), other.astype(np.float64), rtol=1e-3, atol=1e-3))
+    one, two = array.astype(np.float64), other.astype(np.float64)
+    apart = ~np.isclose(one, two, rtol=1e-3, atol=1e-3, equal_nan=True)
+    places = np.argwhere(apart if apart.any() else (one != two) & ~(np.isnan(one) & np.isnan(two)))
     place = tuple(int(k) for k in places[0]) if len(places) else (0,) * array.ndim
     return f"{_listed(np.asarray(array[place]))} at {list(place)}"
 

@@ -322,3 +322,11 @@ def test_what_is_not_proved_is_told_in_the_rules_own_names(tmp_path: Path, capsy
     told = capsys.readouterr()
     assert "is unknown: the right side may not be defined: the argument of log(1·slope[]) must be positive" in told.out
     assert "unknown: the right side may not be defined: the argument of log(1·slope[])" in told.err
+
+
+def test_the_element_that_differs_is_shown_and_not_one_that_is_no_number_on_both_sides() -> None:
+    left, right = np.full(100, np.nan), np.full(100, np.nan)
+    left[7] = 1.0
+    told = record(Judgement(Refuted(Counterexample({}, {}, left, right)))).counterexample
+    assert told["left"] == "1.0 at [7]"
+    assert told["right"] == "nan at [7]"
