@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import taso_py
 from scripts.audit.certificates.subjects import own_digest
 from taso_py.certificate import document as documents
 from taso_py.certificate.document import read, read_decisions
-from taso_py.errors import CertificateError, DecisionsError, UsageError
+from taso_py.errors import CertificateError, DecisionsError, ModelError, UsageError
 from taso_py.files import DEEPEST, parse_json
 from taso_py.prove.verdict import Counterexample, Disagreement, Proved
 from taso_py.rules.library import DEEPEST as DEEPEST_LAW
@@ -161,6 +164,29 @@ def test_a_name_that_some_file_may_have_is_another_digest(done: Case, tmp_path: 
     document["optimised"] = {"sha256": "0" * 64, "external": {"a" * 250 + ".data": "0" * 64}}
     with pytest.raises(CertificateError, match="the certificate was made for another file"):
         Written(done, tmp_path, document).certify()
+
+
+@pytest.mark.parametrize("place", ["a pipe", "/dev/zero", "a folder"])
+def test_weights_that_lie_in_no_file_are_not_waited_for(place: str, done: Case, tmp_path: Path) -> None:
+    """A certificate without steps, of a model that is said to be the original: both are digested first of all."""
+    os.mkfifo(tmp_path / "a pipe")
+    (tmp_path / "a folder").mkdir()
+    proto = onnx.load(done.original)
+    tensor = proto.graph.initializer[0]
+    onnx.save(proto, tmp_path / "m.onnx")
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=place)
+    (tmp_path / "n.onnx").write_bytes(proto.SerializeToString())
+    document = done.document() | {"steps": [], "rules": [], "weights": {}, "metadata": {}}
+    document["original"] = document["optimised"] = {"sha256": sha256_of(tmp_path / "m.onnx"), "external": {}}
+    (tmp_path / "c.json").write_text(json.dumps(fitting(document)))
+    with pytest.raises(ModelError, match=f"{place} (is no regular file|cannot be read)"):
+        taso_py.certify(tmp_path / "m.onnx", tmp_path / "n.onnx", tmp_path / "c.json")
+
+
+def sha256_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 # ---- verdicts -----------------------------------------------------------------------------------------------------
