@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +25,11 @@ from taso_py.options.spelling import spelled, spelled_on
 if TYPE_CHECKING:
     import numpy as np
 
+DEEPEST = 100
+"""Levels of lists and objects in JSON: what this package writes has about ten."""
+_SHOWN = 40
+"""Characters of a number in a message."""
+TOO_DEEP = "it is nested too deeply"
 _HINTS = {
     errno.ENOENT: "create its directory first",
     errno.ENAMETOOLONG: "choose a shorter name",
@@ -197,15 +203,43 @@ def read_text(path: Path, *, most: int) -> str:
 
 
 def parse_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """What JSON says; ValueError for whatever is none, which has no NaN, and for what is nested too deeply."""
+    """What JSON says; ValueError for whatever is none, which has no NaN, and for what is nested too deeply.
+
+    A number beyond the floats is an error as well: it would be read as infinity.
+    """
     try:
-        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_constant=_no_such_number)
+        found = json.loads(
+            text, object_pairs_hook=object_pairs_hook, parse_constant=_no_such_number, parse_float=_finite
+        )
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError(TOO_DEEP) from None
+    _require_shallow(found)
+    return found
+
+
+def _require_shallow(value: Any) -> None:
+    """ValueError for more than `DEEPEST` levels: whoever reads the value may then walk through it by recursion."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for one in level if isinstance(one, dict | list) for inner in _entries(one)]
+        if not level:
+            return
+    raise ValueError(TOO_DEEP)
+
+
+def _entries(collection: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return collection.values() if isinstance(collection, dict) else collection
 
 
 def _no_such_number(text: str) -> None:
     raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:_SHOWN]} is beyond what a float holds")
+    return value
 
 
 def load_arrays(given: Mapping[str, Path | Array]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:

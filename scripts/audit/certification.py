@@ -19,6 +19,7 @@ from pathlib import Path
 
 import click
 
+from scripts.audit.certificates.circles import circles
 from scripts.audit.certificates.false_laws import BOUNDED_LAWS, FALSE_LAWS
 from scripts.audit.certificates.forgeries import forgeries
 from scripts.audit.certificates.subjects import HONEST, Case, Honest
@@ -99,6 +100,8 @@ def attempts(audit: Audit, subjects: tuple[Honest, ...], count: int) -> Iterator
     for case in {case.original.SerializeToString(deterministic=True): case for case in rewritten}.values():
         for kind, forged, as_it_is in forgeries(case):
             yield audit.attempt(kind, forged, as_it_is=as_it_is)
+    for case in circles():
+        yield audit.attempt("places in a circle", case)
     for law in (*FALSE_LAWS, *BOUNDED_LAWS):
         case = law.case()
         yield audit.attempt("false or bounded rule", case)

@@ -49,6 +49,8 @@ def _file_name(stated: Digest) -> str:
 
 def _of_file(path: Path) -> str:
     try:
+        if not path.is_file() and path.exists():  # to open a FIFO would wait for ever, and a device has no end
+            raise ModelError(f"{path} is no regular file: copy the weights into one beside the model")
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

@@ -18,9 +18,14 @@ from taso_py.result import plain
 
 SCHEMA = "superopt.certificate/2"
 DECISIONS_SCHEMA = "superopt.decisions/1"
-MAXIMAL_BYTES = 2**27
+MAXIMAL_BYTES = 2**25
 """No file of ours is longer: the certificate of a network of 5,000 nodes has 10 MB."""
+MAXIMAL_VALUES = 2_000_000
+"""Lists, objects and entries: ours have one in 13 bytes. In memory each takes up to 130, twice while it is digested."""
 _WIDTH = 110
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""Bytes that filesystems give to a name, and systems to a path."""
+_SHOWN = 60
 
 T = TypeVar("T")
 
@@ -179,6 +184,7 @@ def _content(path: Path, what: str, schema: str) -> dict[str, Any]:
     """What a file of this schema holds beside it."""
     try:
         text = read_text(path, most=MAXIMAL_BYTES)
+        _require_readable(text)
         content = parse_json(text, object_pairs_hook=_once)
     except ValueError as error:
         raise UsageError(f"{path} is no {what}: {error}") from None
@@ -188,6 +194,13 @@ def _content(path: Path, what: str, schema: str) -> dict[str, Any]:
     return content
 
 
+def _require_readable(text: str) -> None:
+    """ValueError for more than anyone writes: counted in the text, as what is in memory cannot be refused any more."""
+    values = sum(map(text.count, ",[{"))
+    if values > MAXIMAL_VALUES:
+        raise ValueError(f"it has {values} lists, objects and entries, and {MAXIMAL_VALUES} are the most that are read")
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, or a ValueError where a name stands in it twice."""
     entries = dict(pairs)
@@ -195,6 +208,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands in it twice")
     return entries
+
+
+def _names_a_file(location: str) -> bool:
+    """Whether weights can lie in a file of this name, seen from the model's folder."""
+    try:
+        path = location.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return False
+    longest = max(map(len, path.split(b"/")))
+    return bool(path) and b"\0" not in path and longest <= _LONGEST_NAME and len(path) <= _LONGEST_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +252,11 @@ class _Reader:
     def digest(self, entry: Mapping[str, Any], name: str) -> Digest:
         digest = self.get(entry, name, dict)
         self.only(digest, Digest)
-        return Digest(self.text(digest, "sha256"), self.texts(digest, "external"))
+        external = self.texts(digest, "external")
+        strange = next((file for file in external if not _names_a_file(file)), None)
+        if strange is not None:
+            raise UsageError(f"{self.at}: {name}.external names {strange[:_SHOWN]!a}, as no file can be called")
+        return Digest(self.text(digest, "sha256"), external)
 
     def law(self, entry: Mapping[str, Any]) -> Law:
         self.only(entry, Law)

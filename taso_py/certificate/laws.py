@@ -9,8 +9,8 @@ from taso_py.certificate.document import Certificate, CertifiedStep, Law, Look
 from taso_py.errors import CertificateError, RuleError
 from taso_py.prove.trials.runs import Replay
 from taso_py.prove.verdict import Proved, Refuted, Verdict
+from taso_py.rules.library import stated
 from taso_py.rules.lock import with_verdict
-from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import Rule
 
 Prover = Callable[[Rule], Verdict]
@@ -77,8 +77,8 @@ def _uses(step: CertifiedStep) -> tuple[CertifiedStep | Look, ...]:
 def read_law(law: Law) -> Rule:
     """The rule that a certificate states; `CertificateError` unless its text is that of the rule with that id."""
     try:
-        rules = parse_rules(law.text, f"rule {law.name}")
-    except (RuleError, ValueError) as error:
+        rules = stated(law.text, f"rule {law.name}")
+    except RuleError as error:
         raise CertificateError(f"rule {law.name} of the file cannot be read: {error}") from None
     if len(rules) != 1 or rules[0].name != law.name:
         raise CertificateError(f"rule {law.name} of the file has the text of something else")
@@ -92,7 +92,7 @@ def read_law(law: Law) -> Rule:
 def _covered(rule: Rule, verdict: Verdict) -> Rule:
     """The rule as its verdict admits it, stamped as for a search."""
     from taso_py.prove.sites import SiteProofs
-    from taso_py.prove.verify import Judgement, record
+    from taso_py.prove.verify import Judgement, in_words, record
 
     if isinstance(verdict, Proved) and verdict.limit is None:
         # Where a match is typed as the proof was not, the law is proved again there: nothing remembered is believed.
@@ -102,5 +102,5 @@ def _covered(rule: Rule, verdict: Verdict) -> Rule:
     elif isinstance(verdict, Refuted):
         why = f"false: {verdict.counterexample}"
     else:
-        why = f"not proved: {verdict.why}"
+        why = in_words(verdict)
     raise CertificateError(f"rule {rule.name} ({rule.id}) is {why}")

@@ -111,12 +111,27 @@ class Replayed:
             outputs = [output for match in matches for output in match.outputs]
             if len(set(outputs)) < len(outputs):
                 raise CertificateError(f"{self.labels[_first_again(outputs)]} is replaced twice")
+            self._require_apart(view, matches)
             made = rewrite_all(view, matches)
         except TypingError as error:
             raise CertificateError(f"it cannot be made: {error}") from None
         if made is None:
-            raise CertificateError("it changes nothing, or closes a cycle")
+            raise CertificateError(
+                "it changes nothing, or closes a cycle: places that rely on each other take two steps"
+            )
         return Made(view, looks, matches, made.table)
+
+    def _require_apart(self, view: View, matches: Sequence[Match]) -> None:
+        """No place is found in what an earlier one of the same step replaces: a search does not choose such."""
+        replaced: set[int] = set()
+        for match in matches:
+            owners = (view.owners[output][0][0] for output in match.outputs if output in view.owners)
+            outputs = {*match.outputs, *owners}
+            both = (outputs | match.used) & replaced
+            if both:
+                label = self.labels[min(both)]
+                raise CertificateError(f"{label} is replaced at one place, and another relies on it: take two steps")
+            replaced |= outputs
 
     def _each(self, entries: Sequence[E], find: Callable[[E], T], lost: list[str] | None) -> list[T]:
         found = []

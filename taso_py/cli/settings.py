@@ -155,7 +155,9 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise UsageError(f"settings file {file} cannot be read: {reason}; {_WAY_OUT}") from None
     except UnicodeDecodeError:
         raise UsageError(f"settings file {file} is not UTF-8: {_WAY_OUT}") from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError(f"settings file {file} is not TOML: it is nested too deeply; {_WAY_OUT}") from None
+    except ValueError as error:
         raise UsageError(f"settings file {file} is not TOML: {error}; {_WAY_OUT}") from None
 
 

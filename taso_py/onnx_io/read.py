@@ -64,7 +64,17 @@ def _checked(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if default_opset(proto) is None and any(n.domain in DEFAULT_DOMAINS for n in proto.graph.node):
         raise ModelError(f"{name} imports no version of the standard operators: export it again")
     _require_texts(proto, name)
+    _require_places(proto)
     return proto
+
+
+def _require_places(proto: onnx.ModelProto) -> None:
+    """`ModelError` for external data that lie at no plain number of bytes: each reader takes that for another one."""
+    for tensor in proto.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key in ("offset", "length") and not (entry.value.isascii() and entry.value.isdigit()):
+                what = f"the {entry.key} {entry.value[:60]!r}, which is no number of bytes"
+                raise ModelError(f"external data of {tensor.name!r} has {what}: export the model again")
 
 
 def _require_texts(proto: onnx.ModelProto, name: str) -> None:

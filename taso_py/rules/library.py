@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from taso_py.errors import RuleError, UsageError
@@ -15,9 +17,24 @@ from taso_py.rules.lock import load_lock, usable
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.promises import with_promises
 from taso_py.rules.rule import Rule, RuleSet
+from taso_py.rules.term import (
+    Application,
+    Binary,
+    Call,
+    Comparison,
+    Declaration,
+    Listing,
+    Membership,
+    Product,
+    Side,
+    Variable,
+)
 
 MAXIMAL_BYTES = 64 << 20
 """The most that a file of rules may hold: thousands of times the library."""
+DEEPEST = 200
+"""Levels of a term: a law of 64 operands has 64, and Python's stack is spent at about 290."""
+_TOO_DEEP = f"it is nested too deeply: at most {DEEPEST} levels are read"
 CANONICAL = "canonical.rules"
 CLEANUP = "cleanup.rules"
 GENERATED = "generated.rules"
@@ -62,11 +79,74 @@ def load_file(path: Path) -> RuleSet:
 @lru_cache(maxsize=64)
 def _parsed(text: str, name: str) -> RuleSet:
     """Consecutive runs in one process read the same files."""
+    return RuleSet.of(with_promises(stated(text, name), text, name))
+
+
+def stated(text: str, name: str) -> tuple[Rule, ...]:
+    """The rules of a text that anyone may have written; `RuleError` for whatever is none, with the place in ``name``.
+
+    Terms of more than `DEEPEST` levels are none: they are walked through by recursion all over.
+    """
     try:
         rules = parse_rules(text, name)
+    except RecursionError:
+        raise RuleError(f"{name}:{_deep_line(text)}:1: {_TOO_DEEP}") from None
     except ValueError as error:  # Python reads no number of thousands of digits
         raise RuleError(f"{name}:1:1: cannot be read: {error}") from None
-    return RuleSet.of(with_promises(rules, text, name))
+    for rule in rules:
+        if levels(rule) > DEEPEST:
+            raise RuleError(f"{name}:{rule.line}:1: rule {rule.name}: {_TOO_DEEP}")
+    return rules
+
+
+def _deep_line(text: str) -> int:
+    """The line of the first rule that cannot be read for its depth; the first of all where none can by itself."""
+    starts = [m.start() for m in re.finditer(r"(?m)^[ \t]*rule\b", text)]
+    for start, end in pairwise((*starts, len(text))):
+        try:
+            parse_rules(text[start:end])
+        except RecursionError:
+            return text.count("\n", 0, start) + 1
+        except RuleError:
+            continue
+    return 1
+
+
+def levels(rule: Rule) -> int:
+    """How deep the deepest term, condition or size of a rule is nested, local names looked through."""
+    clauses = (*rule.declarations, *rule.conditions, *rule.choices)
+    return max(*(_levels_of_side(side) for side in (rule.left, rule.right)), *(_levels(c, {}) for c in clauses), 0)
+
+
+def _levels_of_side(side: Side) -> int:
+    known: dict[str, int] = {}
+    for name, term in side.lets:
+        known[name] = _levels(term, known)
+    return max(_levels(term, known) for term in side.outputs)
+
+
+def _levels(whole: object, known: Mapping[str, int]) -> int:
+    """Level by level; ``known`` are the levels that local names stand for."""
+    depth, deepest = 0, 0
+    level = [whole]
+    while level:
+        depth += 1
+        named = (known.get(one.name, 0) for one in level if isinstance(one, Variable))
+        deepest = max(deepest, depth, depth - 1 + max(named, default=0))
+        level = [part for one in level for part in _parts(one)]
+    return deepest
+
+
+def _parts(whole: object) -> tuple[object, ...]:
+    match whole:
+        case Application(_, arguments, attributes):
+            return (*arguments, *(value for _, value in attributes))
+        case Binary(_, left, right) | Comparison(left, _, right):
+            return (left, right)
+        case Call(_, parts) | Listing(parts) | Product(parts) | Declaration(_, parts) | Membership(_, parts):
+            return tuple(parts)
+        case _:
+            return ()
 
 
 def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> Library:

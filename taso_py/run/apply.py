@@ -49,8 +49,8 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
         return replace(unchanged, decided=_reason(decisions))
     if loaded.unsupported is not None:
         raise DecisionsError(f"the model can only be returned unchanged: {loaded.unsupported}")
-    made = Reapplied.of(loaded, _admitted(decisions, options))
     try:
+        made = Reapplied.of(loaded, _admitted(decisions, options))
         table = made.run(decisions.steps, partial=options.partial)
         if not made.steps:
             raise DecisionsError(f"no step holds for this model; the first, {made.skipped[0].words()}")

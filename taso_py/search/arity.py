@@ -32,12 +32,14 @@ _PAIRED = 8
 
 MOST_OPERANDS = 64
 """Wider operators are left as they are: a law is as deep as what it nests, and matching it goes as deep."""
+_MOST_PIECES = 128
+"""Parts of a Split, and slices that become one: a law adds up their sizes, and a sum is as deep as it is long."""
 
 
 def expanding_laws(operator: Operator, operands: Sequence[TensorType]) -> tuple[Rule, ...]:
     """What an operator of variable arity is made of: `Operator.expand` as laws, for any attributes."""
     if isinstance(operator, Split):
-        return (_piece_law(len(operator.split), operator.output),)
+        return (_piece_law(len(operator.split), operator.output),) if len(operator.split) <= _MOST_PIECES else ()
     return _nesting_laws(operator, len(operands), _alike(operator, operands))
 
 
@@ -258,7 +260,7 @@ def split_of_slices(view: View, value: int) -> Rewrite | None:
             parts.setdefault(part, []).append(user)
     ordered = sorted(parts)
     dims = view.table.type(source).dims
-    if len(ordered) < 2 or not _covers(ordered, dims[axis]):
+    if not 2 <= len(ordered) <= _MOST_PIECES or not _covers(ordered, dims[axis]):
         return None
     # What the matcher would bind; searching among so many alike outputs takes longer than the rewrite.
     sizes = {f"m{k}": end - start for k, (start, end) in enumerate(ordered)}

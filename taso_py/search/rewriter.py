@@ -50,7 +50,10 @@ def rewrite(view: View, match: Match) -> Rewrite | None:
 
 
 def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
-    """The table with several matches of one rule applied at once; they must not rely on each other's outputs."""
+    """The table with several matches of one rule applied at once.
+
+    None also where they rely on each other's outputs: where what they replace is its own operand then, or its own name.
+    """
     new: dict[int, Node] = {}
     aliases: dict[int, int] = {}
     for match in matches:
@@ -60,7 +63,10 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
             return None
         new.update(change.new)
         aliases.update(change.aliases)
-    changed = _rebind_users(view.table, new, aliases)
+    finals = _finals(aliases)
+    if finals is None:
+        return None
+    changed = _rebind_users(view.table, new, finals)
     changed = {v: n for v, n in changed.items() if view.table.nodes.get(v) != n}
     if not any(v in view.table.nodes for v in changed):
         return None
@@ -129,23 +135,32 @@ def _types(table: Table, node: Node) -> list[TensorType | None]:
     return [None if i is None else table.type(i) for i in node.inputs]
 
 
-def _rebind_users(table: Table, new: dict[int, Node], aliases: Mapping[int, int]) -> dict[int, Node]:
+def _finals(aliases: Mapping[int, int]) -> dict[int, int] | None:
+    """What each alias stands for in the end; None where some stand for each other in a circle."""
+    finals: dict[int, int] = {}
+    for first in aliases:
+        chain: dict[int, None] = {}
+        value = first
+        while value in aliases and value not in finals:
+            if value in chain:
+                return None
+            chain[value] = None
+            value = aliases[value]
+        finals.update(dict.fromkeys(chain, finals.get(value, value)))
+    return finals
+
+
+def _rebind_users(table: Table, new: dict[int, Node], finals: Mapping[int, int]) -> dict[int, Node]:
+    """The new definitions, and those of all that reads an alias or is one that must stay."""
     changed = dict(new)
-    if not aliases:
+    if not finals:
         return changed
     roots = set(table.roots)
-
-    def final(value: int) -> int:
-        while value in aliases:
-            value = aliases[value]
-        return value
-
     everything = {**table.nodes, **new}
     for value, node in everything.items():
-        if any(i in aliases for i in node.inputs):
-            inputs = tuple(final(i) if i is not None else None for i in node.inputs)
-            changed[value] = replace(node, inputs=inputs)
-    for output in aliases:
+        if any(i in finals for i in node.inputs):
+            changed[value] = replace(node, inputs=tuple(i if i is None else finals.get(i, i) for i in node.inputs))
+    for output, value in finals.items():
         if output in roots:
-            changed[output] = Node(Identity(), (final(output),))
+            changed[output] = Node(Identity(), (value,))
     return changed

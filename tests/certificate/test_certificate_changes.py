@@ -73,6 +73,7 @@ def rename_weight(proto: onnx.ModelProto) -> None:
 
 MODEL_CHANGES: dict[str, tuple[Callable[[onnx.ModelProto], Any], str]] = {
     "a computed weight": (lambda p: shifted(p, "w/folded", 2), r"^weight w/folded at \[.*\] is .*, 2 units in the"),
+    "a part of a weight": (lambda p: setattr(weight(p, "kept").segment, "end", 4), "^weight kept .* it has a segment$"),
     "an untouched weight": (lambda p: shifted(p, "kept", 1), r"^weight kept at \[.*\] is .*, bit for bit another"),
     "an attribute": (
         lambda p: node(p, "Conv").attribute[0].ints.__setitem__(0, 0),

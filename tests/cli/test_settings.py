@@ -136,7 +136,9 @@ BAD = {
     '[check]\n"\\u001b[31m\\n" = 1': r"[check]: '\x1b[31m\n' is no setting",
     '[check]\nep = "a\\u0000b"': "must be a text",
     "seed = " + "9" * 5000: "is not TOML",
-    "a = " + "[" * 100_000: "is not TOML",
+    "a = " + "[" * 100_000: "is not TOML: it is nested too deeply",
+    "a = " + "[" * 600 + "]" * 600: "is not TOML: it is nested too deeply",
+    "a." * 3000 + "a = 1": "a is no setting",
     "[check.more]\nseed = 1": "more is no setting",
 }
 

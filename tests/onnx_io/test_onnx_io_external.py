@@ -148,6 +148,20 @@ def test_external_data_outside_the_folder_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("key", ["offset", "length"])
+@pytest.mark.parametrize("value", ["-4", "0x0", "1e2", "", " 0", "+0", "\u0660", "1_0"])
+def test_external_data_at_no_number_of_bytes(key: str, value: str, tmp_path: Path) -> None:
+    path = external(tmp_path)
+    proto = onnx.load(path, load_external_data=False)
+    kept = [entry for entry in proto.graph.initializer[0].external_data if entry.key != key]
+    del proto.graph.initializer[0].external_data[:]
+    proto.graph.initializer[0].external_data.extend(kept)
+    proto.graph.initializer[0].external_data.add(key=key, value=value)
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match=rf"external data of 'big' has the {key} '.*', which is no number of bytes"):
+        load(path)
+
+
 def test_short_external_data(tmp_path: Path) -> None:
     path = external(tmp_path)
     (tmp_path / "m.bin").write_bytes(b"\0" * 100)

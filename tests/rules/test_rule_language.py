@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taso_py.errors import RuleError
 from taso_py.graph.sizes import symbol
 from taso_py.rules.functions import FUNCTIONS
+from taso_py.rules.library import load_file
 from taso_py.rules.parser import parse_rule, parse_rules
 from taso_py.rules.term import Block, Listing, Name, Quantity, Rank
 from taso_py.rules.unify import Binding
@@ -110,3 +113,16 @@ def test_a_rule_is_told_apart_by_its_law_alone() -> None:
     other = parse_rule("rule a: Relu(Relu(x)) => x")
     assert one.id == same.id
     assert one.id != other.id
+
+
+@pytest.mark.parametrize("levels", [205, 3000])
+@pytest.mark.parametrize(
+    "law", ["LeakyRelu(x, alpha=a) => LeakyRelu(x, alpha={0}a)", "Relu(x) => x for x[m] when {1}m == 0"]
+)
+def test_a_rule_that_is_nested_too_deeply_is_named_by_its_line(law: str, levels: int, tmp_path: Path) -> None:
+    text = f"rule a: Relu(x) => x\n\nrule b: {law.format('-' * levels, '1 + ' * levels)}\nrule c: Abs(x) => x\n"
+    (tmp_path / "f.rules").write_text(text)
+    with pytest.raises(RuleError, match=r"f\.rules:3:1: .*is nested too deeply: at most 200 levels are read"):
+        load_file(tmp_path / "f.rules")
+    (tmp_path / "f.rules").write_text(text.replace("-" * levels, "-" * 150).replace("1 + " * levels, "1 + " * 150))
+    assert [rule.name for rule in load_file(tmp_path / "f.rules")] == ["a", "b", "c"]

@@ -10,7 +10,7 @@ from scripts.audit.certification import Attempt, report, run
 SAMPLE = tuple(honest for honest in HONEST if honest.name in ("siblings apply=best", "overridable apply=all"))
 KINDS = {
     *("honest", "altered certificate", "altered optimised", "altered original"),
-    *("forged model", "forged steps", "forged claims", "false or bounded rule", "rules believed"),
+    *("forged model", "forged steps", "forged claims", "places in a circle", "false or bounded rule", "rules believed"),
 }
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.reference
+import pytest
 
 import taso_py
-from tests.helpers.graphs import model
+from taso_py.onnx_io.load import load
+from taso_py.search.arity import split_of_slices
+from tests.helpers.graphs import model, rewriter, view_of
 
 FAR_APART = """
 agraph (float[1,4,6,6] x) => (float[1,4,6,6] y) {
@@ -78,3 +81,28 @@ def test_summands_that_belong_together_need_not_stand_side_by_side(tmp_path: Pat
 def test_neighbours_in_a_join_of_many_are_joined_first(tmp_path: Path) -> None:
     result = improved(model(JOINED, **dict.fromkeys("ABCD", (4, 4))), FUNCTION_OUTSIDE, tmp_path)
     assert operators(result) == Counter({"MatMul": 1, "Softsign": 1, "Concat": 1})
+
+
+def cuts(count: int, *, split: bool) -> onnx.ModelProto:
+    """A tensor in so many columns, each with a reader."""
+    columns = [f"c{k}" for k in range(count)]
+    outputs = ", ".join(f"float[2,1] y{k}" for k in range(count))
+    if split:
+        body = f"sizes = Constant<value_ints = {[1] * count}>() {', '.join(columns)} = Split<axis = 1>(x, sizes)"
+    else:
+        ends = [f"e{k} = Constant<value_ints = [{k}]>()" for k in range(count + 1)]
+        slices = [f"{c} = Slice(x, e{k}, e{k + 1}, axes)" for k, c in enumerate(columns)]
+        body = " ".join(["axes = Constant<value_ints = [1]>()", *ends, *slices])
+    readers = " ".join(f"y{k} = Tanh({c})" for k, c in enumerate(columns))
+    return model(f"agraph (float[2,{count}] x) => ({outputs}) {{ {body} {readers} }}")
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_hundreds_of_cuts_are_left_as_they_are(split: bool) -> None:
+    """The law that makes one Split of them, or cuts of a Split, adds up hundreds of sizes."""
+    for count, few in ((5, True), (400, False)):
+        loaded = load(cuts(count, split=split))
+        view = view_of(loaded, rewriter()[1])
+        first = next(v for v, n in view.table.nodes.items() if n.operator.onnx == ("Split" if split else "Slice"))
+        found = view.expansions(first) if split else split_of_slices(view, first)
+        assert bool(found) is few

@@ -99,6 +99,46 @@ def _reorder_nodes(case: Case) -> None:
         raise IndexError
 
 
+def _weight(case: Case) -> onnx.TensorProto:
+    return next(t for t in case.optimised.graph.initializer if t.raw_data and len(t.dims) > 0)
+
+
+def _more_data(case: Case) -> None:
+    tensor = _weight(case)
+    tensor.raw_data += b"\0" * 4
+
+
+def _less_data(case: Case) -> None:
+    tensor = _weight(case)
+    tensor.raw_data = tensor.raw_data[:-4]
+
+
+def _weight_twice(case: Case) -> None:
+    """Under the same name, with other elements: who reads a model takes the one or the other."""
+    tensor = _weight(case)
+    other = numpy_helper.from_array(numpy_helper.to_array(tensor) * 0, tensor.name)
+    case.optimised.graph.initializer.append(other)
+
+
+def _weight_as_input(case: Case) -> None:
+    tensor = _weight(case)
+    info = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+    case.optimised.graph.input.append(info)
+
+
+def _elsewhere(key: str, value: str) -> Edit:
+    """A weight that is said to lie beside the model."""
+
+    def edit(case: Case) -> None:
+        tensor = _weight(case)
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for name, text in ({"location": "optimised.onnx"} | {key: value}).items():
+            tensor.external_data.add(key=name, value=text)
+
+    return edit
+
+
 def _unknown_field(case: Case) -> None:
     case.optimised.MergeFromString(b"\xfa\x3f\x01\x41")
 
@@ -138,6 +178,23 @@ _MODEL: Mapping[str, Edit] = {
     "metadata of its own": lambda c: c.optimised.metadata_props.add(key="superopt.more", value="more"),
     "a field that ONNX does not know": _unknown_field,
     "a node's field that ONNX does not know": _unknown_field_of_node,
+    "a weight with data of two kinds": lambda c: _weight(c).float_data.extend([9.0] * 4),
+    "a weight with data to spare": _more_data,
+    "a weight without its last data": _less_data,
+    "a weight of a huge shape": lambda c: _weight(c).dims.__setitem__(0, 2**50),
+    "a weight of a negative size": lambda c: _weight(c).dims.__setitem__(0, -4),
+    "a weight of no type": lambda c: setattr(_weight(c), "data_type", 0),
+    "a weight of a type that there is not": lambda c: setattr(_weight(c), "data_type", 99),
+    "a weight of texts": lambda c: setattr(_weight(c), "data_type", onnx.TensorProto.STRING),
+    "a part of a weight": lambda c: setattr(_weight(c).segment, "begin", 1),
+    "a weight twice": _weight_twice,
+    "a weight that a caller may override": _weight_as_input,
+    "a weight in the model's own file": _elsewhere("offset", "0"),
+    "a weight in the folder above": _elsewhere("location", "../optimised.onnx"),
+    "a weight in the folder": _elsewhere("location", "."),
+    "a weight before the file begins": _elsewhere("offset", "-4"),
+    "a weight behind the end of all files": _elsewhere("offset", "99999999999999999999"),
+    "a weight at no number": _elsewhere("offset", "\u0660x"),
     "the original instead": lambda c: c.optimised.CopyFrom(c.original),
 }
 
@@ -256,6 +313,27 @@ def _idle_rule(case: Case) -> None:
     case.document["rules"] = [*case.document["rules"], law | {"id": parse_rule(text).id, "name": "idle", "text": text}]
 
 
+def _strange_files(case: Case) -> None:
+    case.document["optimised"]["external"] = {"a\0\ud800" + "a" * 5000 + ".data": "0" * 64}
+    case.document["sha256"] = own_digest(case.document)
+
+
+def _name(value: Callable[[], Any]) -> Edit:
+    """One more name, of which the graph knows nothing."""
+    return _first_place(lambda place: place["substitution"]["names"].update(more=value()))
+
+
+def _nested(levels: int) -> list[Any]:
+    whole: list[Any] = []
+    for _ in range(levels):
+        whole = [whole]
+    return whole
+
+
+def _text(law: str) -> Edit:
+    return lambda case: case.document["rules"][0].update(text=law)
+
+
 _CLAIMS: Mapping[str, Edit] = {
     "a copy": _forged_copy,
     "constants that nobody vouches for": _unfrozen,
@@ -265,10 +343,17 @@ _CLAIMS: Mapping[str, Edit] = {
     "a rule twice": lambda c: c.document["rules"].append(c.document["rules"][0]),
     "a rule under another name": lambda c: c.document["rules"][0].update(name="another"),
     "a rule with a remark": lambda c: c.document["rules"][0].update(text=c.document["rules"][0]["text"] + "# more\n"),
-    "a rule without an end": lambda c: c.document["rules"][0].update(text="rule a: " + "Relu(" * 5000),
+    "a rule without an end": _text("rule a: " + "Relu(" * 5000),
+    "a rule of many signs": _text(f"rule a: LeakyRelu(x, alpha=a) => LeakyRelu(x, alpha={'-' * 3000}a)"),
+    "a rule of many calls": _text("rule a: " + "Relu(" * 3000 + "x" + ")" * 3000 + " => x"),
+    "lists in lists": _name(lambda: _nested(500)),
+    "a number beyond the floats": _name(lambda: float("inf")),
+    "half of a letter": _name(lambda: "\ud800\n\x1b[31m"),
+    "a long text": _name(lambda: "x" * 2**20),
+    "files that cannot be": _strange_files,
     "a weight that was not computed": lambda c: c.document["weights"].update(more="x: float32[1]"),
     "no computed weight": lambda c: c.document["weights"].clear(),
     "foreign metadata": lambda c: c.document["metadata"].update(more="more"),
     "metadata that the model lacks": lambda c: c.document["metadata"].update({"superopt.more": "more"}),
 }  # fmt: skip
-_WITH_DIGESTS = frozenset({_forged_copy})
+_WITH_DIGESTS = frozenset({_forged_copy, _strange_files})
