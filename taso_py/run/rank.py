@@ -11,10 +11,10 @@ from taso_py.options import RankOptions
 from taso_py.progress import Progress
 from taso_py.report.ranking import Ranking, ranked
 from taso_py.run.original import time_original
-from taso_py.run.pipeline import usable_rules
 from taso_py.run.run import SEARCH_SHARE, Clock, Run
 from taso_py.run.searching import single_gains
 from taso_py.run.subject import Model, prepare, require_runnable
+from taso_py.run.usable import usable_rules
 from taso_py.stop import StopFlag
 
 
@@ -35,7 +35,7 @@ def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: 
     options = chosen.of_one_model()
     clock = Clock(options.time_budget_s / SEARCH_SHARE)
     progress.phase("load")
-    library, setting = usable_rules(options, progress), prepare(source, options)
+    library, setting = usable_rules(options, progress).library, prepare(source, options)
     if setting.loaded.unsupported is not None:
         return {}
     with lent(None, setting.config) as worker:

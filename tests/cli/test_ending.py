@@ -166,6 +166,11 @@ NEXT: dict[str, tuple[Result, str]] = {
     "unsupported": (unimproved("unsupported"), "nothing to do"),
     "nothing yet": (unimproved("lost the race", stop_reason="time budget"), "raise --time-budget: the search had not"),
     "too little time": (unimproved("too little time", suggested_budget_s=16.0), "raise --time-budget to 16"),
+    "no proofs": (
+        unimproved("nothing matched", unproved="3 of 4 rules have no proof for these sources and are not used"),
+        "superopt verify --update: 3 of 4 rules have no proof",
+    ),
+    "no proofs, improved": (dataclasses.replace(DONE, rejected=(), unproved="3 of 4"), "superopt verify --update"),
     "too noisy": (unimproved("too noisy"), "repeat it on a quieter machine"),
     "interrupted": (unimproved("interrupted"), "let it run to its end"),
     "wrong": (
