@@ -24,7 +24,7 @@ from taso_py.result import ModelProfile, RacedCandidate, Result
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_slow
+from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_little, too_slow
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
@@ -32,7 +32,7 @@ from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run,
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import checker_of, prepare, require_runnable
-from taso_py.run.usable import usable_rules
+from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
 from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
@@ -71,12 +71,12 @@ def optimize(
     require_runnable(source)
     progress.phase("load")
     progress.update(remaining_s=clock.left())
-    usable = usable_rules(options, progress)
+    library = chosen_rules(options)
     setting = prepare(source, options)
     clock.lap("load")
     with lent(pool, setting.config) as worker:
         job = Run(
-            source=source, options=options, setting=setting, library=usable.library, worker=worker, clock=clock,
+            source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
             progress=progress, stop=stop, baseline=None, shared_worker=pool is not None,
         )  # fmt: skip
         try:
@@ -86,7 +86,7 @@ def optimize(
             result = _interrupted(job)
     if result.suggested_budget_s is None and _ended_by_time(result):
         result = replace(result, suggested_budget_s=whole_budget(2 * options.time_budget_s))
-    return replace(result, unproved=usable.unproved, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
+    return replace(result, unproved=job.unproved, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
 
 
 def _interrupted(job: Run) -> Result:
@@ -103,6 +103,11 @@ def _ended_by_time(result: Result) -> bool:
 
 def _run(job: Run) -> Result:
     """The phases behind loading; `Interrupted` where a signal ends them before there is a result."""
+    try:
+        _prove(job)
+    except ProofsTooLateError as error:
+        job.clock.lap("prove")
+        return too_little(job, job.clock.elapsed() + error.needed_s, str(error))
     try:
         original = time_original(job.worker, job.setting, job.options)
     except WorkerTimeoutError:
@@ -121,6 +126,14 @@ def _run(job: Run) -> Result:
         result = _decide(job, workshop, *_search_and_check(job, workshop))
     job.clock.lap("race")
     return result
+
+
+def _prove(job: Run) -> None:
+    """Leaves the run the rules that may rewrite; those of files are proved before anything is timed."""
+    usable = usable_rules(job.library, job.options, job.progress, until=job.clock.at(1.0))
+    job.library, job.unproved = usable.library, usable.unproved
+    if job.options.rules:
+        job.clock.lap("prove")
 
 
 def _profiled(job: Run, model: ModelRef, table: Table) -> ModelProfile | None:
