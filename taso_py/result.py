@@ -219,6 +219,8 @@ class Result(FinishedModel):
     """The conditions that the result was judged by, as `judged` left them."""
     presenter: Presenter | None = field(default=None, repr=False)
     """What `report` and notebooks show it with."""
+    unproved: str = ""
+    """How many of the chosen rules were left out because nothing is proved of them, in words; empty: none was."""
     suggested_budget_s: float | None = None
     """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 

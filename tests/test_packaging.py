@@ -177,3 +177,16 @@ def test_in_a_checkout_the_checkout_s_rules_are_used() -> None:
 def test_the_notice_and_readme_cite_taso() -> None:
     for name in ("NOTICE", "README.md"):
         assert "SOSP" in (ROOT / name).read_text(encoding="utf-8")
+
+
+UNMAPPED = {"_alias", "arrays", "errors", "files", "folders", "version"}
+"""What says by its name what it is, and the alias that the README has a sentence for."""
+
+
+def test_the_map_of_the_readme_has_every_part_and_stays_short() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    parts = {p.stem for p in (ROOT / "taso_py").iterdir() if p.suffix == ".py" or (p.is_dir() and p.name[:2] != "__")}
+    rows = [row.split("|")[1] for row in text.partition("## A map of the code")[2].splitlines() if row.startswith("| ")]
+    mapped = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    assert mapped - {"taso_py"} == {p for p in parts if not p.startswith("__")} - UNMAPPED
+    assert len(text.split()) < 900

@@ -26,7 +26,6 @@ from taso_py.options.spelling import respelled, spelled, spelled_on, spelling_as
 from taso_py.result import Result
 from tests.cli.test_cli_report import IMPROVED, Texts
 from tests.conftest import ROOT, tiny_network
-from tests.helpers.judging import DOUBLE
 
 
 def batched_network() -> onnx.ModelProto:
@@ -270,10 +269,8 @@ def test_a_message_is_in_the_words_of_its_caller() -> None:
 def test_what_the_prover_says_of_switches_is_respelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a trusted source and knows no callers."""
 
-    def refuse(*rules: object, **options: object) -> None:
-        raise errors.RuleError("own.rules:1:1: rule double leaves the range; --allow-overflow admits it")
-
-    monkeypatch.setattr("taso_py.prove.verify.proved", refuse)
-    Path("own.rules").write_text(DOUBLE)
+    words = "own.rules:1:1: rule double leaves the range; --allow-overflow admits it"
+    monkeypatch.setattr("taso_py.run.usable.answer", lambda *_, **__: json.dumps({"refused": words}).encode())
+    Path("own.rules").write_text("rule double: Mul(Mul(x, x), Mul(x, x)) => Mul(x, 2.0)\n")  # on record nowhere
     with pytest.raises(errors.RuleError, match="range; allow_overflow=True admits it"):
         taso_py.optimize("model.onnx", rules=["own.rules"], race=False)

@@ -48,8 +48,8 @@ Exit codes:
   8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL
-       (first Ctrl-C: 0; a faster model that was found is confirmed first, and then written)
-  130  Ctrl-C (optimize: the second one)
+  130  Ctrl-C (optimize: the second one; the first ends with 0, and a faster model that was found
+       is confirmed before, and then written)
   141  stdout was closed by its reader
   143  SIGTERM: as SIGHUP
 """

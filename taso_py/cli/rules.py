@@ -22,6 +22,7 @@ def rules() -> None:
 @rules.command(
     "list",
     context_settings=SETTINGS,
+    short_help="All rules, and what is known of each.",
     examples=(
         "superopt rules list",
         "superopt rules list --json",
@@ -40,6 +41,7 @@ def list_rules(options: RuleOptions, display: Display) -> None:
 @rules.command(
     "show",
     context_settings=SETTINGS,
+    short_help="One rule, and its proof or what refutes it.",
     examples=(
         "superopt rules show matmul-shared-weight",
         "superopt rules show matmul-shared-weight --obligations",
@@ -60,6 +62,7 @@ def show(name: str, options: RuleOptions, shown: ShowOptions) -> None:
 @rules.command(
     "derive",
     context_settings=SETTINGS,
+    short_help="Which laws follow from other rules?",
     examples=(
         "superopt rules derive --goal goals.rules",
         "superopt rules derive --goal goals.rules --from own.rules",
@@ -80,6 +83,7 @@ def derive(goals: DeriveGoals, options: DeriveOptions, display: Display) -> None
 @rules.command(
     "rank",
     context_settings=SETTINGS,
+    short_help="Which rules pay on a model?",
     examples=(
         "superopt rules rank model.onnx",
         "superopt rules rank model.onnx faster.onnx --time-budget 30",

@@ -144,11 +144,21 @@ class Generation:
         """Pairs of equal values: those below the last level, and those of the last one."""
         parts = last_parts(table, self.settings.space.most)
         self._require_memory(len(table.values), sum(map(len, parts)))
+        self._tell_unapplied(table, parts)
         collisions, fresh = last_collisions(table, parts, self._prints(parts, crew))
         self.figures.applications = table.applications + sum(map(len, parts))
         self.figures.values = len(table.values) + fresh
         self.figures.pairs = len(table.collisions) + len(collisions)
         return table.collisions, collisions
+
+    def _tell_unapplied(self, table: Enumeration, parts: Sequence[Shard]) -> None:
+        """Warns of operators that were asked for and that no value fits: else their laws seem not to exist."""
+        numbers = {v.template for v in table.values} | {c.found[0] for c in table.collisions}
+        numbers |= {part.template for part in parts}
+        applied = [template for number, template in enumerate(table.chosen.templates) if number in numbers]
+        for name in self.settings.space.operators:
+            if not any(template.is_named(name) for template in applied):
+                self.progress.log("warning", f"{name} could not be applied to any value: no law speaks of it")
 
     def _unexplained(
         self, stage: int, collisions: Sequence[Collision], rules: Iterable[Rule], crew: AnyCrew
@@ -178,6 +188,8 @@ class Generation:
 
     def _prints(self, parts: Sequence[Shard], crew: AnyCrew) -> list[Any]:
         """The fingerprints of the last level, part by part."""
+        if not parts:
+            return []
         groups = list(_batches(range(len(parts)), 16))
         known = {k: self.checkpoint.get_array(f"prints-{k:05}") for k in range(len(groups))}
         missing = [k for k, p in known.items() if p is None]
@@ -187,7 +199,7 @@ class Generation:
             known[missing[number]] = _answered(answer)
             self.checkpoint.put_array(f"prints-{missing[number]:05}", _answered(answer))
             self.progress.update(done=done)
-        whole = np.concatenate([known[k] for k in range(len(groups))]) if groups else np.zeros(0, np.uint64)
+        whole = np.concatenate([known[k] for k in range(len(groups))])
         ends = np.cumsum([len(p) for p in parts])
         return np.split(whole, ends[:-1])
 

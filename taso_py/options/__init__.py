@@ -166,12 +166,13 @@ class RuleOptions(OptionRecord):
     rules: tuple[Path, ...] | None = option(
         "--rules",
         None,
-        "Rule files instead of the library (repeatable); 'none': no rules.",
+        "Rule files instead of the library's, beside its canonical and cleanup rules, which stay (repeatable); "
+        "'none': no rules but those.",
         metavar="FILE|none",
         parse=parse_rules,
         group="Rules",
     )
-    """None: the shipped library. (): no rule at all. Otherwise these files instead of the library."""
+    """None: the shipped library. Otherwise its canonical and cleanup rules, and these files; (): those alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +301,10 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOption
         "--disable", (), "Do not use this rule (repeatable).", metavar="NAME", group="Rules", completes="rules"
     )
     apply: Apply = option(
-        "--apply", "best", "all: apply each matching rule at least once, whatever it costs.", group="Search"
+        "--apply",
+        "best",
+        "all: apply each matching rule at least once, whatever it costs; the race still decides.",
+        group="Search",
     )
     """"all" applies each matching rule at least once, whatever it costs (conformance tests)."""
     alpha: float = option(

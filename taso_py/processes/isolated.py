@@ -57,9 +57,9 @@ def answer(module: str, *words: str, given: bytes, seconds: float) -> bytes:
             raise
 
 
-def serve(work: Callable[[tuple[str, ...], bytes], bytes]) -> None:
+def serve(work: Callable[[tuple[str, ...], bytes], bytes], memory: int = MEMORY_BYTES) -> None:
     """Answers questions from standard input until there are no more: what a module does that is asked by `answer`."""
-    limit_memory(MEMORY_BYTES)
+    limit_memory(memory)
     # What a library prints must not get between the answers.
     answers = Connection(os.dup(sys.stdout.fileno()), readable=False)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

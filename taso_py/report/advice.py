@@ -6,12 +6,14 @@ import shlex
 from pathlib import Path
 
 from taso_py.gate import NOISY_WIDTH
-from taso_py.options.spelling import spelled
+from taso_py.options.spelling import spelled, spelled_on
 from taso_py.report.content import profile_sentence
 from taso_py.result import Result
 from taso_py.search.state import StopReason
 
 _QUIET = "repeat it on a quieter machine"
+PROVE = "superopt verify"
+"""What proves the rules of the library that nothing is on record of."""
 
 
 def reason_words(result: Result) -> str | None:
@@ -28,6 +30,8 @@ def reason_words(result: Result) -> str | None:
 
 def next_step(result: Result, certificate: Path | None = None) -> str:
     """The one thing to do; ``certificate`` is the file that was written for the result, if one was."""
+    if result.unproved and not _reproductions(result):
+        return f"{PROVE} {spelled_on('update')}: {result.unproved}"
     if result.reason is not None or result.improved is False:
         return _after_nothing(result)
     if not result.rules:
@@ -49,7 +53,7 @@ def next_step(result: Result, certificate: Path | None = None) -> str:
 
 def _after_nothing(result: Result) -> str:
     code = "" if result.reason is None else result.reason.code
-    reproductions = [one.reproduction for one in result.rejected if one.reproduction is not None]
+    reproductions = _reproductions(result)
     if reproductions:
         return f"report the rule that changed values, with {reproductions[0]}"
     if code == "too noisy":
@@ -61,6 +65,10 @@ def _after_nothing(result: Result) -> str:
     if code not in ("unsupported", "nothing matched") and result.stop_reason == StopReason.TIME.value:
         return f"{_more_time(result)}: the search had not come to its end"
     return _nothing_to_do(result)
+
+
+def _reproductions(result: Result) -> list[Path]:
+    return [one.reproduction for one in result.rejected if one.reproduction is not None]
 
 
 def _nothing_to_do(result: Result) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from taso_py.certificate.certify import Certified
+from taso_py.report.content import number
 from taso_py.result import plain
 
 SCHEMA = "superopt.certification/1"
@@ -14,13 +15,13 @@ _FIGURES = ("steps", "places", "weights", "largest_ulp", "same_file", "inputs")
 
 def certification_text(original: Path, optimised: Path, found: Certified) -> str:
     """One sentence about a certificate that holds."""
-    runs = f"; both agree on {found.inputs} sets of inputs"
+    runs = f"; both agree on {number(found.inputs, 'set')} of inputs"
     if not found.steps:
         return f"{optimised} is {original}, unchanged{runs}"
-    rules = "1 proved rule" if len(found.rules) == 1 else f"{len(found.rules)} proved rules"
-    weights = f", {found.weights} weights computed again" if found.weights else ""
+    weights = f", {number(found.weights, 'weight')} computed again" if found.weights else ""
+    steps = f"{number(len(found.rules), 'proved rule')} in {number(found.places, 'place')}"
     other = "" if found.same_file else "; it is written differently from the file that the certificate was made for"
-    return f"{optimised} follows from {original} by {rules} in {found.places} places{weights}{runs}{other}"
+    return f"{optimised} follows from {original} by {steps}{weights}{runs}{other}"
 
 
 def certification_json(files: tuple[Path, Path, Path], found: Certified | None, reason: str | None) -> str:

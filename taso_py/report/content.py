@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from taso_py.gate import NOISY_WIDTH
+from taso_py.report.products import products_words
 from taso_py.report.rewrites import HEADER, TITLE, rewrite_rows
 from taso_py.result import ModelProfile, OperatorTime, Result
 
@@ -103,14 +104,12 @@ def _times(names: Iterable[str], found: Mapping[str, OperatorTime]) -> tuple[str
 
 def profile_sentence(profile: ModelProfile) -> str:
     """What a rewrite can gain, as far as the profile tells."""
-    count = profile.product_kernels
-    kernels = f"{count} convolutions and matrix products" if count > 1 else "one convolution or matrix product"
-    if not count:
+    if not profile.product_kernels:
         return "none of the time is in convolutions or matrix products"
     speed, peak = profile.operations_per_second, profile.peak_operations_per_second
     pace = f" at {100 * speed / peak:.0f} % of this machine's peak" if speed and peak else ""
     return (
-        f"{100 * profile.products_share:.0f} % of the time is in {kernels}{pace}: "
+        f"{100 * profile.products_share:.0f} % of the time is in {products_words(profile)}{pace}: "
         f"without all the rest the model would be {profile.gain_of_the_rest:.2f} times faster"
     )
 
@@ -152,6 +151,11 @@ def count(value: int | None) -> str:
         if value >= limit:
             return f"{value / limit:.3g} {unit}"
     return str(value)
+
+
+def number(count: int, what: str) -> str:
+    """So many of something that takes an s in the plural."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def three_digits(value: float) -> str:

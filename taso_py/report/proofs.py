@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.options.spelling import spelled_on
-from taso_py.report.content import TextTable
+from taso_py.report.content import TextTable, number
 from taso_py.report.differences import VerdictChange
+from taso_py.report.typings import typing_words
 from taso_py.rules.alpha import own_names
 from taso_py.rules.lock import Finding, Record
 from taso_py.rules.rule import Rule
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from taso_py.prove.verdict import Proved
 
 _LONGEST = 240
+_WORK = "s, all processes"
+"""Seconds that proofs took, added up: the sum below the table is the time of day."""
 _WORD = re.compile(r"[@~]?([^\W\d]\w*)")
 """A name in what a proof says, with the mark of a real attribute or of an integer that may be negative."""
 SCHEMA = "superopt.verify/1"
@@ -53,7 +56,7 @@ def verdict_text(record: Record, rule: Rule | None = None) -> str:
             range_ = f"; {record.overflow}: {spelled_on('allow_overflow')} admits it" if record.overflow else ""
             types = f", {'/'.join(record.types)}" if record.types and len(record.types) == 1 else ""
             claim = f"proved for {sizes}{ranks}{types}"
-            return f"{claim}: {record.method}, {_number(record.cases, 'case')}{facts}{range_}"
+            return f"{claim}: {record.method}, {number(record.cases, 'case')}{facts}{range_}"
         case "refuted":
             return f"refuted at {(record.counterexample or {}).get('shapes', '')}"
         case _:
@@ -81,7 +84,7 @@ def verification_text(
     looked_up = sum(f.recorded for f in findings)
     verdict = "all as expected" if not wrong else f"{len(wrong)} not as expected"
     source = f"{looked_up} on record" if differences is None else f"{len(differences)} not as on record"
-    parts.append(Text(f"{_number(len(findings), 'rule')}, {verdict}, {seconds:.1f} s ({source})"))
+    parts.append(Text(f"{number(len(findings), 'rule')}, {verdict}, {seconds:.1f} s ({source})"))
     return render(Group(*parts))
 
 
@@ -97,7 +100,7 @@ def _files(findings: Sequence[Finding]) -> TextTable:
     rows = [(file, *_counts(own)) for file, own in by_file.items()]
     if len(rows) > 1:
         rows.append(("all", *_counts(findings)))
-    header = ("file", "rules", "all sizes", "bounded", "refuted", "unknown", "s")
+    header = ("file", "rules", "all sizes", "bounded", "refuted", "unknown", _WORK)
     return TextTable("", header, tuple(rows), frozenset(range(1, len(header))))
 
 
@@ -193,12 +196,12 @@ def obligations_text(rule: Rule, proof: Proved) -> str:
     shown = _shown(rule, proof)
     for k, (signature, obligations) in enumerate(shown, start=1):
         rows = tuple((o.kind, shortened(o.what), o.by) for o in obligations)
-        parts += [Text(f"typing {k} of {len(shown)}: {signature}"), table(TextTable("", ("kind", "shown", "by"), rows))]
-        parts.append(Text(""))
+        parts.append(Text(f"typing {k} of {len(shown)}: {typing_words(rule, signature)}"))
+        parts += [table(TextTable("", ("kind", "shown", "by"), rows)), Text("")]
     counts = Counter(o.kind for _, obligations in shown for o in obligations)
     total = ", ".join(f"{count} of {kind}" for kind, count in counts.items())
     sizes = "for all sizes" if proof.limit is None else f"for sizes up to {proof.limit}"
-    parts.append(Text(f"{_number(counts.total(), 'obligation')} {sizes}: {total}"))
+    parts.append(Text(f"{number(counts.total(), 'obligation')} {sizes}: {total}"))
     return render(Group(*parts))
 
 
@@ -237,7 +240,3 @@ def columns(lines: Iterable[tuple[str, str]]) -> str:
     pairs = list(lines)
     width = max((len(name) for name, _ in pairs), default=0)
     return "\n".join(f"  {name:<{width}}  {text}" for name, text in pairs)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

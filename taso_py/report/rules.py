@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taso_py.report.content import number
 from taso_py.report.proofs import columns, obligations_plain, obligations_text, proof_lines
+from taso_py.rules.location import rules_directory
 from taso_py.rules.lock import Record
 from taso_py.rules.printer import condition_text
 from taso_py.rules.rule import Rule
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 LIST_SCHEMA = "superopt.rules/1"
 RULE_SCHEMA = "superopt.rule/1"
 _NOT_ON_RECORD = "no proof"
-"""The status of a rule that nothing is on record of."""
+"""The status of a rule of the library that nothing is on record of."""
+_NOT_JUDGED = "not judged yet"
+"""That of a rule of the user's own: no record has those, and every run proves them anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,10 @@ class ListedRule:
     @property
     def status(self) -> str:
         """What is known of the law."""
-        return _NOT_ON_RECORD if self.record is None else self.rule.status
+        if self.record is not None:
+            return self.rule.status
+        shipped = Path(self.rule.file).resolve().parent == rules_directory().resolve()
+        return _NOT_ON_RECORD if shipped else _NOT_JUDGED
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -58,8 +65,11 @@ def rules_json(found: Sequence[ListedRule]) -> str:
 def rules_text(found: Sequence[ListedRule]) -> str:
     """One line for each rule: name, status, file and line; then their number."""
     width = max((len(one.rule.name) for one in found), default=0)
-    lines = [f"{one.rule.name:<{width}}  {one.status:<9}  {Path(one.rule.file).name}:{one.rule.line}" for one in found]
-    return "\n".join([*lines, f"{len(found)} rules"])
+    status = max((len(one.status) for one in found), default=0)
+    lines = [
+        f"{one.rule.name:<{width}}  {one.status:<{status}}  {Path(one.rule.file).name}:{one.rule.line}" for one in found
+    ]
+    return "\n".join([*lines, number(len(found), "rule")])
 
 
 def rule_json(found: ListedRule, proof: Proved | None) -> str:

@@ -68,11 +68,32 @@ def _explain(error: UnexpectedInput, file: str) -> str:
     at = f"{file}:{error.line}:{error.column}"
     if isinstance(error, UnexpectedToken):
         found = "the end of the file" if error.token.type == "$END" else f"{str(error.token)!r}"
-        wanted = ", ".join(sorted(error.accepts or error.expected)[:8]).lower()
-        return f"{at}: unexpected {found}; expected one of {wanted}"
+        *others, last = sorted({words for name in error.accepts or error.expected for words in _in_words(name)})
+        wanted = f"{', '.join(others)} or {last}" if others else last
+        return f"{at}: unexpected {found}; expected {wanted}"
     if isinstance(error, UnexpectedCharacters):
         return f"{at}: unexpected character {error.char!r}"
     return f"{at}: the text ends in the middle of a rule"
+
+
+_WORDS = {
+    "ARROW": ("'=>'", "'=='"),
+    "RELATION": ("'=='", "'!='", "'<='", "'>='", "'<'", "'>'"),
+    "FUNCTION": ("a function of lists",),
+    "RULE_NAME": ("a rule's name",),
+    "OPERATOR": ("an operator",),
+    "NAME": ("a name",),
+    "NUMBER": ("a number",),
+    "SIGNED": ("a number",),
+    "STRING": ("a text in double quotes",),
+    "$END": ("the end of the file",),
+}
+"""What stands for a token of the grammar in a text, where it is not one text only."""
+
+
+def _in_words(token: str) -> tuple[str, ...]:
+    known = _WORDS.get(token)
+    return (f"'{_lark().get_terminal(token).pattern.value}'",) if known is None else known
 
 
 class _Misspelt(Exception):

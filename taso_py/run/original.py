@@ -72,16 +72,17 @@ def refused(job: Run, original: Original) -> Result | None:
     race_s = race_seconds(original.seconds, job.setting) + _SESSIONS * original.opening_s
     if clock.left() >= race_s:
         return None
-    return _too_little(job, clock.elapsed() + race_s, "too little time to race")
+    return too_little(job, clock.elapsed() + race_s, "too little time to race")
 
 
 def too_slow(job: Run) -> Result:
     """The model unchanged, because ONNX Runtime took longer over the original than anybody would wait."""
     elapsed = job.clock.elapsed()
-    return _too_little(job, elapsed, f"ONNX Runtime neither opened nor ran the model in {elapsed:.0f} s")
+    return too_little(job, elapsed, f"ONNX Runtime neither opened nor ran the model in {elapsed:.0f} s")
 
 
-def _too_little(job: Run, needed_s: float, words: str) -> Result:
+def too_little(job: Run, needed_s: float, words: str) -> Result:
+    """The model unchanged, because so many seconds were needed before anything could be found."""
     budget = whole_budget(4 * needed_s)
     told = f"{words}: use {spelled('time_budget_s', f'{budget:g}')} or more"
     result = unchanged(job, StopReason.TIME.value, "too little time", told)

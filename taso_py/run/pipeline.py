@@ -16,20 +16,15 @@ from taso_py.backend.race import RaceResult, race
 from taso_py.backend.timing import Confirmation, Unconfirmed, confirm
 from taso_py.check.check import Checker
 from taso_py.check.oracle import OracleLimits as CheckLimits
-from taso_py.cost.cache import proofs_path
-from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError, WorkerTimeoutError
+from taso_py.errors import ModelError, OutputError, TooLateError, WorkerError, WorkerTimeoutError
 from taso_py.graph.table import Table
 from taso_py.options import Options
-from taso_py.options.spelling import respelled
 from taso_py.progress import Progress
-from taso_py.prove.sites import SiteProofs, extended
 from taso_py.result import ModelProfile, RacedCandidate, Result
-from taso_py.rules.library import Library
-from taso_py.rules.library import load as load_rules
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_slow
+from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_little, too_slow
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
@@ -37,6 +32,7 @@ from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run,
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import checker_of, prepare, require_runnable
+from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
 from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
@@ -75,7 +71,7 @@ def optimize(
     require_runnable(source)
     progress.phase("load")
     progress.update(remaining_s=clock.left())
-    library = usable_rules(options, progress)
+    library = chosen_rules(options)
     setting = prepare(source, options)
     clock.lap("load")
     with lent(pool, setting.config) as worker:
@@ -90,7 +86,7 @@ def optimize(
             result = _interrupted(job)
     if result.suggested_budget_s is None and _ended_by_time(result):
         result = replace(result, suggested_budget_s=whole_budget(2 * options.time_budget_s))
-    return replace(result, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
+    return replace(result, unproved=job.unproved, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
 
 
 def _interrupted(job: Run) -> Result:
@@ -107,6 +103,11 @@ def _ended_by_time(result: Result) -> bool:
 
 def _run(job: Run) -> Result:
     """The phases behind loading; `Interrupted` where a signal ends them before there is a result."""
+    try:
+        _prove(job)
+    except ProofsTooLateError as error:
+        job.clock.lap("prove")
+        return too_little(job, job.clock.elapsed() + error.needed_s, str(error))
     try:
         original = time_original(job.worker, job.setting, job.options)
     except WorkerTimeoutError:
@@ -125,6 +126,14 @@ def _run(job: Run) -> Result:
         result = _decide(job, workshop, *_search_and_check(job, workshop))
     job.clock.lap("race")
     return result
+
+
+def _prove(job: Run) -> None:
+    """Leaves the run the rules that may rewrite; those of files are proved before anything is timed."""
+    usable = usable_rules(job.library, job.options, job.progress, until=job.clock.at(1.0))
+    job.library, job.unproved = usable.library, usable.unproved
+    if job.options.rules:
+        job.clock.lap("prove")
 
 
 def _profiled(job: Run, model: ModelRef, table: Table) -> ModelProfile | None:
@@ -146,29 +155,6 @@ def _profile_after(job: Run, winner: Candidate) -> ModelProfile | None:
     except Interrupted:
         job.worker.stop()  # its answer may still be on the way
         return None
-
-
-def usable_rules(options: Options, progress: Progress) -> Library:
-    """The rules that may rewrite; those of the user's own files are proved now."""
-    library = load_rules(options.rules, options.only, options.disable)
-    if options.rules:
-        progress.phase(f"prove {len(library.search)} rules of files")
-        from taso_py.prove.verify import proved
-
-        bounded, overflow = options.allow_bounded, options.allow_overflow
-        try:
-            found = proved(library.search, allow_bounded=bounded, allow_overflow=overflow)
-        except SuperoptError as error:
-            raise type(error)(respelled(str(error))) from None
-        library = replace(library, search=found)
-    sites = SiteProofs(proofs_path())
-    fit = library.usable(options.allow_bounded, options.allow_overflow)
-    if library.search and not fit.search:
-        words = (
-            f"none of the {len(library.search)} rules has a proof for the sources as they are: superopt verify --update"
-        )
-        progress.log("warning", words)
-    return fit.map(lambda rules: extended(rules, sites))
 
 
 def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candidate]]:

@@ -12,12 +12,9 @@ from taso_py.backend.kernels import Kernel
 from taso_py.backend.protocol import Feeds, ModelRef
 from taso_py.cost.roofline import Roofline
 from taso_py.graph.table import Opaque, Table
+from taso_py.report.products import PRODUCTS, bare
 from taso_py.result import ModelProfile, OperatorTime
 
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum"})
-"""Operators that multiply and add: what they take cannot be saved by leaving nodes out around them."""
-_FUSED = ("Fused", "Nhwc", "Quick")
-"""What ONNX Runtime writes before the name of an operator that it joined with others."""
 _SIDE = 1024
 _PEAK_BLOCK_S = 0.05
 
@@ -29,7 +26,7 @@ def profile(worker: Worker, model: ModelRef, feeds: Feeds, table: Table, rooflin
     """
     kernels = worker.profile(model, feeds)
     total = sum(kernel.seconds for kernel in kernels)
-    products = [kernel for kernel in kernels if _is_product(kernel)]
+    products = [kernel for kernel in kernels if bare(kernel.operator) in PRODUCTS]
     seconds = sum(kernel.seconds for kernel in products)
     operations = _operations(table, roofline)
     pace = operations / seconds if operations is not None and seconds > 0 else None
@@ -43,13 +40,6 @@ def profile(worker: Worker, model: ModelRef, feeds: Feeds, table: Table, rooflin
         operations_per_second=pace,
         peak_operations_per_second=None if busy else peak,
     )
-
-
-def _is_product(kernel: Kernel) -> bool:
-    name = kernel.operator
-    for prefix in _FUSED:
-        name = name.removeprefix(prefix)
-    return name in _PRODUCTS
 
 
 def _by_operator(kernels: Sequence[Kernel], total: float) -> tuple[OperatorTime, ...]:
@@ -77,7 +67,7 @@ def _operations(table: Table, roofline: Roofline) -> float | None:
             continue
         operator = node.operator
         name = operator.onnx
-        if name in _PRODUCTS:
+        if name in PRODUCTS:
             work = roofline.work(table, value, node)
             if isinstance(operator, Opaque) or not work.known:
                 return None

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taso_py.backend.pool import lent
-from taso_py.errors import WorkerTimeoutError
+from taso_py.errors import UsageError, WorkerTimeoutError
 from taso_py.options import RankOptions
+from taso_py.options.spelling import spelled
 from taso_py.progress import Progress
 from taso_py.report.ranking import Ranking, ranked
 from taso_py.run.original import time_original
-from taso_py.run.pipeline import usable_rules
-from taso_py.run.run import SEARCH_SHARE, Clock, Run
+from taso_py.run.run import SEARCH_SHARE, Clock, Run, whole_budget
 from taso_py.run.searching import single_gains
 from taso_py.run.subject import Model, prepare, require_runnable
+from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
 from taso_py.stop import StopFlag
 
 
@@ -35,7 +36,12 @@ def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: 
     options = chosen.of_one_model()
     clock = Clock(options.time_budget_s / SEARCH_SHARE)
     progress.phase("load")
-    library, setting = usable_rules(options, progress), prepare(source, options)
+    library, setting = chosen_rules(options), prepare(source, options)
+    try:
+        library = usable_rules(library, options, progress, clock.at(SEARCH_SHARE)).library
+    except ProofsTooLateError as error:
+        budget = whole_budget(4 * error.needed_s)
+        raise UsageError(f"{error}: use {spelled('time_budget_s', f'{budget:g}')} or more") from None
     if setting.loaded.unsupported is not None:
         return {}
     with lent(None, setting.config) as worker:

@@ -62,6 +62,7 @@ class Run:
     options: Options
     setting: Subject
     library: Library
+    """The rules that were chosen; once they are proved, those of them that may rewrite."""
     worker: Worker
     clock: Clock
     progress: Progress
@@ -72,6 +73,8 @@ class Run:
     """Seconds that making the original's session took."""
     profile: ModelProfile | None = None
     """Where the original's time goes; None when nothing is timed."""
+    unproved: str = ""
+    """How many of the chosen rules were left out because nothing is proved of them, in words."""
     shared_worker: bool = False
     """Whether the checker uses the same worker, instead of one that knows nothing of the search."""
     roofline: Roofline = field(init=False)

@@ -15,9 +15,9 @@ from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.report.standing import Standing
 from taso_py.run import provenance
-from taso_py.run.pipeline import usable_rules
 from taso_py.run.provenance import Key
 from taso_py.run.subject import prepare
+from taso_py.run.usable import stated_rules
 from taso_py.version import VERSION
 
 
@@ -26,6 +26,7 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
 
     It goes by the metadata of the file: whoever alters the model and leaves them is believed.
     """
+    progress.phase("compare with what is there")
     prepare(model, options)  # what cannot be meant is told before anything that is in the way
     if not output.is_file() or same_file(model, output):
         raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
@@ -41,7 +42,7 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
         return Standing(model, output, told, "it is not a result of superopt's, or does not say so")
     if lost:
         return Standing(model, output, told, f"it is superopt's result, but its weights {lost[0]!r} are not beside it")
-    wanted = provenance.identity(model, options, usable_rules(options, progress))
+    wanted = provenance.identity(model, options, stated_rules(options))
     return Standing(model, output, told, _unlike(told, wanted))
 
 

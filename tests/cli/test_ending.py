@@ -118,9 +118,7 @@ def test_any_width_is_kept_to(width: int) -> None:
 
 
 def test_operators_stand_side_by_side_with_their_sums() -> None:
-    assert profile_sentence(profile(Conv=1)).startswith(
-        "94 % of the time is in 2 convolutions and matrix products at 88 %"
-    )
+    assert profile_sentence(profile(Conv=1)).startswith("94 % of the time is in 2 convolutions at 88 %")
     table = compared_profiles(profile(Conv=20, Add=10, Transpose=1), profile(Conv=5, FusedGemm=2.5))
     rows = {row[0]: row[1:] for row in table.rows}
     assert [row[0] for row in table.rows] == ["Conv", "Add", "FusedGemm", "Transpose", "all kernels"]
@@ -161,11 +159,16 @@ NEXT: dict[str, tuple[Result, str]] = {
     "nothing": (unimproved("nothing matched"), "nothing to do"),
     "nothing, with a profile": (
         unimproved("nothing faster", profile=profile(Conv=1)),
-        "nothing to do; 94 % of the time is in 2 convolutions and matrix products at 88 % of this machine's peak",
+        "nothing to do; 94 % of the time is in 2 convolutions at 88 % of this machine's peak",
     ),
     "unsupported": (unimproved("unsupported"), "nothing to do"),
     "nothing yet": (unimproved("lost the race", stop_reason="time budget"), "raise --time-budget: the search had not"),
     "too little time": (unimproved("too little time", suggested_budget_s=16.0), "raise --time-budget to 16"),
+    "no proofs": (
+        unimproved("nothing matched", unproved="3 of 4 rules have no proof for these sources and are not used"),
+        "superopt verify --update: 3 of 4 rules have no proof",
+    ),
+    "no proofs, improved": (dataclasses.replace(DONE, rejected=(), unproved="3 of 4"), "superopt verify --update"),
     "too noisy": (unimproved("too noisy"), "repeat it on a quieter machine"),
     "interrupted": (unimproved("interrupted"), "let it run to its end"),
     "wrong": (

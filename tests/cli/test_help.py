@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
-import taso_py
+import taso_py.cli
 from taso_py.cli import superopt
 from taso_py.cli.command import UNGROUPED, Command
 from taso_py.cli.settings import leaves
@@ -106,3 +107,18 @@ def test_every_example_works(line: str, stock: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout or {*folder.iterdir()} - known or ">" in line
+
+
+@pytest.mark.parametrize("arguments", [[], ["rules"]])
+def test_no_summary_of_a_command_is_cut(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert taso_py.cli.main([*arguments, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Commands:" in shown
+    assert "..." not in shown.partition("Commands:")[2]
+
+
+def test_what_an_interrupt_does_stands_with_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert taso_py.cli.main(["--help"]) == 0
+    rows = re.split(r"^  (?=  \d)", capsys.readouterr().out.partition("Exit codes:")[2], flags=re.MULTILINE)
+    (row,) = [row for row in rows if "first" in row]
+    assert row.split()[:2] == ["130", "Ctrl-C"]

@@ -10,7 +10,7 @@ from taso_py.errors import RuleError
 from taso_py.graph.sizes import symbol
 from taso_py.rules.functions import FUNCTIONS
 from taso_py.rules.library import load_file
-from taso_py.rules.parser import parse_rule, parse_rules
+from taso_py.rules.parser import _WORDS, _lark, parse_rule, parse_rules
 from taso_py.rules.term import Block, Listing, Name, Quantity, Rank
 from taso_py.rules.unify import Binding
 
@@ -46,6 +46,42 @@ def test_an_error_names_its_place(text: str, place: str) -> None:
         parse_rules(text, "f.rules")
     assert place in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "rule a:\n  Add(x, y) Add(y, x)",
+            "2:13: unexpected 'Add'; expected '*', '+', ',', '-', '/', '==', '=>' or '@'",
+        ),
+        ("rule a: Relu(Relu(x) => x", "1:22: unexpected '=>'; expected ')', '+', ',' or '-'"),
+        ("rule a\n  Relu(x) => x", "2:3: unexpected 'Relu'; expected ':' or a text in double quotes"),
+        ("rule", "1:1: unexpected the end of the file; expected a rule's name"),
+        ("x => x", "1:1: unexpected 'x'; expected 'rule' or the end of the file"),
+        (
+            "rule a: x => x when x",
+            "expected '!=', '%', '(', '*', '+', '-', '/', '//', '<', '<=', '==', '>', '>=' or 'in'",
+        ),
+        (
+            "rule a: Concat(x, y, axis=) => x",
+            "unexpected ')'; expected '(', '-', '[', 'inf', 'rank', a function of lists, a name, a number or "
+            "a text in double quotes",
+        ),
+    ],
+)
+def test_a_syntax_error_says_what_may_be_written_there(text: str, message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(text, "f.rules")
+    assert str(caught.value).startswith("f.rules:")
+    assert str(caught.value).endswith(message)
+
+
+def test_every_token_has_words_of_its_own() -> None:
+    """Else a message would show the expression that the grammar has for it."""
+    for terminal in _lark().terminals:
+        if terminal.name not in (*_lark().ignore_tokens, "COMMENT"):
+            assert terminal.pattern.type == "str" or terminal.name in _WORDS, terminal.name
 
 
 def test_every_function_of_the_language_can_be_parsed() -> None:

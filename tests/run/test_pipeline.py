@@ -16,7 +16,7 @@ from scripts.bench.networks import mobileone_s0, nasrnn
 from taso_py.errors import MismatchError, ModelError, RuleError, UsageError
 from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rules
-from taso_py.rules.rule import RuleSet
+from taso_py.rules.rule import Rule
 from taso_py.stop import StopFlag
 from tests.helpers.graphs import model
 from tests.helpers.schemas import require_valid_files
@@ -122,10 +122,10 @@ def test_an_unimproved_model_is_the_original(tmp_path: Path) -> None:
 def believing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prover that takes every rule for proved: what stands behind it must catch false ones."""
 
-    def stamped(rules: RuleSet, *, allow_bounded: bool, allow_overflow: bool) -> RuleSet:
-        return RuleSet(tuple(replace(rule, status="proved", patterns=DEFINED) for rule in rules))
+    def stamped(rule: Rule, *_: object) -> Rule:
+        return replace(rule, status="proved", patterns=DEFINED)
 
-    monkeypatch.setattr("taso_py.prove.verify.proved", stamped)
+    monkeypatch.setattr("taso_py.run.usable._judged", stamped)
 
 
 @pytest.mark.usefixtures("believing")

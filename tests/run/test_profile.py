@@ -79,6 +79,21 @@ def test_a_model_without_products_has_no_bound() -> None:
     assert profile_sentence(found) == "none of the time is in convolutions or matrix products"
 
 
+@pytest.mark.parametrize(
+    ("operators", "words"),
+    [
+        (["MatMul", "FusedGemm", "Relu"], "2 matrix products"),
+        (["NhwcFusedConv", "ConvTranspose"], "2 convolutions"),
+        (["FusedConv", "Add"], "one convolution"),
+        (["Gemm"], "one matrix product"),
+        (["Conv", "MatMul", "Gemm"], "3 convolutions and matrix products"),
+    ],
+)
+def test_products_are_called_what_they_are(operators: list[str], words: str) -> None:
+    found = profiled([Kernel(name, name, 1e-6, 1) for name in operators])
+    assert f" % of the time is in {words} at " in profile_sentence(found)
+
+
 def test_the_table_ends_with_the_others() -> None:
     found = profiled([Kernel(str(k), f"Op{k}", 1e-6, 1) for k in range(20)])
     rows = profile_table(found).rows

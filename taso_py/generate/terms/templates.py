@@ -40,6 +40,10 @@ class Template:
     whole: str = ""
     """Templates of the same ``whole`` cut disjoint parts out of one value."""
 
+    def is_named(self, name: str) -> bool:
+        """Whether a user who writes this name means it, among others perhaps."""
+        return name in (self.name, self.operator.onnx)
+
     def at(self, types: Sequence[TensorType]) -> Operator | None:
         """The operator for operands of these concrete types, in normal form; `TypingError` where it refuses them."""
         found = self.attributes(*(t.dims for t in types))
@@ -62,11 +66,11 @@ class TemplateSet:
     def only(self, names: Iterable[str]) -> TemplateSet:
         """The set with the templates of these names or operators.
 
-        An operator of one operand that has no template is added with its default attributes.
+        An operator of one or two operands that has no template is added with its default attributes.
         """
         kept: list[Template] = []
         for name in names:
-            found = [t for t in self.templates if name in (t.name, t.operator.onnx)]
+            found = [t for t in self.templates if t.is_named(name)]
             if not found and name not in OPERATORS:
                 known = ", ".join(sorted({t.operator.onnx for t in self.templates}))
                 raise UsageError(
@@ -77,9 +81,14 @@ class TemplateSet:
 
 
 def _added(operator: type[Operator]) -> list[Template]:
-    """Of activations and not of constants, as functions are in the default set."""
-    arity = getattr(operator, "arity", 1)
-    count = arity if isinstance(arity, int) else 2
+    """Of activations and not of constants, as functions are in the default set.
+
+    Terms are enumerated with one or two operands: one that needs another number has no template.
+    """
+    fewest, most = operator.arity
+    count = min(most, 2)
+    if not max(fewest, 1) <= count:
+        return []
     weights = (False,) if count == 1 else ()
     return [Template(operator.onnx.lower(), operator, count, weights=weights, constants=False)]
 
