@@ -11,7 +11,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,9 +43,9 @@ from taso_py.backend.protocol import (
     send,
 )
 from taso_py.backend.runtime import require_runtime
-from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
+from taso_py.errors import ModelError, OutputError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
 from taso_py.folders import RunFolder
-from taso_py.processes.isolated import command, environment
+from taso_py.processes.isolated import command, environment, last_words, scratch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -218,7 +217,13 @@ class Worker:
     ) -> tuple[Kernel, ...]:
         """Seconds of each kernel of the optimised graph, from runs of ``budget_s`` seconds in a session of its own."""
         ref = ModelRef.of(model)
-        with RunFolder() as folder:
+        try:
+            made = RunFolder()
+        except OSError as error:
+            raise OutputError(
+                f"cannot make a folder for a profile: {error.strerror}; name a place in TMPDIR"
+            ) from error
+        with made as folder:
             request = Profile(self._request(ref), feeds, budget_s, str(folder.path))
             try:
                 return cast("tuple[Kernel, ...]", self._call(request, timeout))
@@ -328,7 +333,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             child.process.kill()
             code = child.process.wait()
-        tail = _tail(child.stderr)
+        tail = last_words(child.stderr)
         self.stop()
         self.restarts += 1
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -346,7 +351,7 @@ def _start(config: WorkerConfig) -> _Child:
     """Start a child in its own session, so that a terminal's Ctrl-C reaches the parent only."""
     require_runtime()
     ours, theirs = socket.socketpair()
-    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+    stderr = scratch()
     with theirs:
         process = subprocess.Popen(
             command("taso_py.backend.worker", str(theirs.fileno())),
@@ -368,7 +373,7 @@ def _start(config: WorkerConfig) -> _Child:
     process.kill()
     code = process.wait()
     connection.close()
-    tail = _tail(stderr)
+    tail = last_words(stderr)
     stderr.close()
     raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
 
@@ -384,13 +389,6 @@ def _advice(message: str) -> str:
     if "*guarantees* support for models stamped" in message:
         return ": convert it to an older opset or install a newer ONNX Runtime"
     return ""
-
-
-def _tail(stderr: IO[bytes]) -> str:
-    """The last line that the child wrote to stderr, as a clause; empty when it wrote none."""
-    stderr.seek(0)
-    lines = stderr.read().decode(errors="replace").strip().splitlines()
-    return f"; last words: {lines[-1][:200]}" if lines else ""
 
 
 def _median(samples: np.ndarray[Any, np.dtype[np.float64]]) -> float:
