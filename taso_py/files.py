@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.errors import FileTakenError, ModelError, OutputError, UsageError
-from taso_py.folders import RunFolder
+from taso_py.folders import RunFolder, alone
 from taso_py.options.field import Array
 from taso_py.options.spelling import spelled, spelled_on
 
@@ -90,14 +90,17 @@ def write_atomically(
         write(folder)
         staged = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         companions = [path for path in staged if path != folder / target.name]
-        for path in companions:
-            _require_harmless(target.parent / path.relative_to(folder), protected, force, owner=target)
         for path in staged:
             _flush(path)
-        for path in [*companions, folder / target.name]:
-            final = target.parent / path.relative_to(folder)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(final)
+        # Of two runs with one target each publishes all its files at once: weights of one belong to no other's graph.
+        with alone(target.parent):
+            _require_harmless(target, protected, force)
+            for path in companions:
+                _require_harmless(target.parent / path.relative_to(folder), protected, force, owner=target)
+            for path in [*companions, folder / target.name]:
+                final = target.parent / path.relative_to(folder)
+                final.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(final)
         # The files are in place: a filesystem that cannot flush directories does not make them unwritten.
         with suppress(OSError):
             _flush(target.parent)
