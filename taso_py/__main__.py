@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from taso_py.cli import main
-
 
 def run() -> None:
     """Run the command line and exit with its code."""
+    try:
+        from taso_py.cli import main  # takes long enough for a Ctrl-C
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.exit(main())
 
 

@@ -24,6 +24,8 @@ from taso_py.options.spelling import spelled, spelled_on
 if TYPE_CHECKING:
     import numpy as np
 
+MODEL_BYTES = 2**31 - 1
+"""The most that protobuf reads, and with it ONNX Runtime: what is larger keeps its weights in files beside it."""
 _HINTS = {
     errno.ENOENT: "create its directory first",
     errno.ENAMETOOLONG: "choose a shorter name",
@@ -165,18 +167,23 @@ def _flush(path: Path) -> None:
 
 
 def require_model_file(path: Path) -> None:
-    """Raise ModelError unless `path` is a regular, readable file that is not empty; links are followed."""
+    """Raise ModelError unless `path`, links followed, is a regular file, readable, not empty and not too large."""
     try:
-        mode = path.stat().st_mode
+        mode, size = path.stat().st_mode, path.stat().st_size
         if stat.S_ISDIR(mode):
             raise ModelError(f"{path} is a directory: name the .onnx file in it")
         if not stat.S_ISREG(mode):  # to open a FIFO would wait for ever, and a device has no end
             raise ModelError(f"{path} is not a regular file: copy the model into one")
+        if size > MODEL_BYTES:
+            raise ModelError(
+                f"{path} has {size / 2**30:.1f} GiB, and no .onnx file may have 2: "
+                "save it with its weights as external data (onnx.save, save_as_external_data=True)"
+            )
         with path.open("rb") as file:
             if not file.read(1):
                 raise ModelError(f"{path} is empty: it is not an ONNX model")
     except FileNotFoundError:
-        raise ModelError(f"{path} does not exist: check the name of MODEL") from None
+        raise ModelError(f"{path} does not exist: check the path") from None
     except ValueError:
         raise ModelError(f"{str(path)!r} holds a NUL: no file has such a name") from None
     except OSError as error:

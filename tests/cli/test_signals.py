@@ -147,3 +147,18 @@ def test_with_something_found_ctrl_c_finishes_and_other_signals_leave(capfd: pyt
             pass
         assert (bool(stop), left) == (True, number == signal.SIGTERM)
         assert f"{signal.Signals(number).name}: {told}" in capfd.readouterr().err
+
+
+def test_ctrl_c_while_the_program_is_imported_is_no_traceback() -> None:
+    program = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "taso_py.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from taso_py.__main__ import run
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=cli_environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
