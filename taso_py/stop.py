@@ -78,6 +78,11 @@ class StopFlag:
         return number in self._finished_by
 
 
+def is_hurried(kind: type[BaseException] | None) -> bool:
+    """Whether a block ends by what no error is: somebody who asked to stop waits for nothing."""
+    return kind is not None and not issubclass(kind, Exception)
+
+
 @contextmanager
 def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,)) -> Iterator[StopFlag]:
     """Within the block the first signal sets `stop` and says so, and the second raises KeyboardInterrupt.

@@ -46,6 +46,7 @@ from taso_py.backend.runtime import require_runtime
 from taso_py.errors import ModelError, OutputError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
 from taso_py.folders import RunFolder
 from taso_py.processes.isolated import command, environment, last_words, scratch
+from taso_py.stop import is_hurried
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
 
 _START_S = 120.0  # importing ONNX Runtime from a cold disk
-_MOMENT_S = 1.0
+_MOMENT_S, _FAREWELL_S = 1.0, 2.0
 _LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
 
 
@@ -106,17 +107,15 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.stop(at_once=is_hurried(kind))
 
     def info(self) -> Info:
         """ONNX Runtime's version and providers, and the child's process id."""
         return self._alive().info
 
     def ort_version(self) -> str:
-        """ONNX Runtime's version; starts no child if there ever was one."""
-        if self._version is None:
-            self._version = self.info().ort_version
-        return self._version
+        """ONNX Runtime's version; starts no child."""
+        return self._version or require_runtime()[1]
 
     def open(
         self,
@@ -236,14 +235,14 @@ class Worker:
         request = Reference(str(source.absolute()) if isinstance(source, Path) else source, feeds)
         return cast(Outputs, self._call(request, timeout))
 
-    def stop(self) -> None:
-        """End the child, if there is one; a later request starts another."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """End the child, if there is one, by all means if ``at_once``; a later request starts another."""
         child, self._child = self._child, None
         if child is None:
             return
         child.connection.close()
         try:
-            child.process.wait(2)
+            child.process.wait(0 if at_once else _FAREWELL_S)
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()

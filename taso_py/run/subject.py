@@ -22,7 +22,7 @@ from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.check.tolerance import Closeness
 from taso_py.errors import ModelError, WorkerError
 from taso_py.files import load_arrays, require_model_file
-from taso_py.onnx_io.load import Loaded, load
+from taso_py.onnx_io.load import Loaded, load, unread
 from taso_py.options import RewriteOptions, SessionOptions
 from taso_py.options.spelling import spelled
 from taso_py.run.provenance import machine_note
@@ -80,6 +80,20 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
         feeds=feeds,
         overrides=overrides,
         sizes=loaded.sizes_of(assignments[0].shapes),
+        config=worker_config(options),
+    )
+
+
+def unprepared(source: Model, options: RewriteOptions) -> Subject:
+    """The model without sizes and inputs, for a run that was stopped before they were known."""
+    return Subject(
+        loaded=unread(source),
+        reference=ModelRef.of(source if isinstance(source, Path) else b""),
+        facts=ModelFacts((), (), random=False, narrowest="float32"),
+        assignments=(),
+        feeds=(),
+        overrides={},
+        sizes={},
         config=worker_config(options),
     )
 

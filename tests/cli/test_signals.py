@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,11 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
 
 from scripts.bench.networks import nasrnn
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import WorkerConfig
+from taso_py.cli import main
 from taso_py.folders import LOCK
 from taso_py.stop import SIGNALS, Interrupted, StopFlag, stop_on_interrupt
 from tests.conftest import cli_environment
@@ -162,3 +167,66 @@ run()
 """
     done = subprocess.run([sys.executable, "-c", program], env=cli_environment(), capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_signal_while_the_model_is_read_ends_with_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    onnx.save(nasrnn(steps=1, hidden=8), path)
+
+    def reading(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr("taso_py.run.subject.load", reading)
+    before = [signal.signal(number, signal.SIG_DFL) for number in SIGNALS]
+    try:
+        code = main(["optimize", str(path), "-o", str(out), "--json"])
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+    result = json.loads(capsys.readouterr().out)
+    assert (code, result["stop_reason"], result["reason"]["code"]) == (143, "interrupted", "interrupted")
+    assert out.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", [Interrupted, KeyboardInterrupt, ValueError])
+def test_who_asked_to_stop_waits_for_no_worker(kind: type[BaseException]) -> None:
+    """A worker that is told to end has a moment for it, unless the run was told to end."""
+    waited: list[float] = []
+
+    class Process:
+        def wait(self, seconds: float = 0) -> int:
+            waited.append(seconds)
+            return 0
+
+    worker = Worker(WorkerConfig())
+    nothing = SimpleNamespace(close=lambda: None)
+    worker._child = SimpleNamespace(connection=nothing, process=Process(), stderr=nothing)  # type: ignore[assignment]
+    with pytest.raises(kind), worker:
+        raise kind
+    assert waited == [2.0 if kind is ValueError else 0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("seed", range(3))
+def test_at_any_moment_a_signal_ends_with_what_is_whole(tmp_path: Path, number: int, seed: int) -> None:
+    """At which moment is up to the machine too; the audit of it takes fifty of each."""
+    with run(tmp_path, "load") as process:
+        time.sleep(random.Random(seed).uniform(0, 12))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == (143 if number == signal.SIGTERM else 0), err
+    assert "Traceback" not in err
+    result = json.loads(out)
+    made, given = (tmp_path / "out.onnx").read_bytes(), (tmp_path / "model.onnx").read_bytes()
+    assert (made != given) == result["improved"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "cache.sqlite",
+        "proofs.sqlite",
+        "model.onnx",
+        "out.onnx",
+        "tmp",
+    }
