@@ -7,7 +7,7 @@ sizes, inputs that are sizes or indices, outputs without a type, names that need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,11 +131,6 @@ def wild_model(seed: int, length: int = 7) -> tuple[onnx.ModelProto, dict[str, A
     for _ in range(length):
         g.any_of(*fitting)(g)
     return _finished(g, seed), g.feeds
-
-
-def kinds() -> Mapping[str, tuple[int, int]]:
-    """Every piece with the oldest and newest opset that it is written for."""
-    return {kind.piece.__name__: (kind.low, kind.high) for kind in _KINDS}
 
 
 def _finished(g: Wild, seed: int) -> onnx.ModelProto:

@@ -154,19 +154,46 @@ def test_with_something_found_ctrl_c_finishes_and_other_signals_leave(capfd: pyt
         assert f"{signal.Signals(number).name}: {told}" in capfd.readouterr().err
 
 
-def test_ctrl_c_while_the_program_is_imported_is_no_traceback() -> None:
-    program = """
-import sys
+IMPORTING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "taso_py.cli":
-            raise KeyboardInterrupt
+        if name == {name!r}:
+            signal.raise_signal(signal.{number})
 sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = {arguments!r}
 from taso_py.__main__ import run
 run()
 """
-    done = subprocess.run([sys.executable, "-c", program], env=cli_environment(), capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def run_importing(folder: Path, name: str, number: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line, which gets a signal while it imports a module."""
+    program = IMPORTING.format(name=name, number=number, arguments=list(arguments))
+    command, env = [sys.executable, "-c", program], cli_environment()
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", ["taso_py.cli", "onnx.onnx_cpp2py_export"])
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tiny_model: Path, name: str) -> None:
+    done = run_importing(tiny_model.parent, name, "SIGINT", "inspect", "model.onnx")
+    assert done.returncode == 130
+    assert done.stdout == ""
+    assert done.stderr in ("", "superopt: error: interrupted\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 0), ("SIGTERM", 143)])
+@pytest.mark.parametrize("name", ["taso_py.report.delivery", "onnx.onnx_cpp2py_export", "taso_py.report.terminal"])
+def test_a_signal_while_modules_are_imported_ends_with_a_model(
+    tiny_model: Path, number: str, code: int, name: str
+) -> None:
+    arguments = ("optimize", "model.onnx", "-o", "out.onnx", "--no-race")
+    done = run_importing(tiny_model.parent, name, number, *arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count(f"superopt: {number}: stopping") == 1
+    assert tiny_model.with_name("out.onnx").is_file()
 
 
 def test_a_signal_while_the_model_is_read_ends_with_a_copy(
