@@ -19,7 +19,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 FINISH_S = 4.0
 """What it may take to confirm something that was found when a signal came; then it is given up."""
-_MOMENT_S = 0.05
+_MOMENT_S = 0.01
 """How soon it is looked again whether a module is still being imported."""
 _CLEAR_LINE = b"\r\x1b[2K"
 

@@ -178,8 +178,8 @@ def run_importing(folder: Path, name: str, number: str, *arguments: str) -> subp
 @pytest.mark.parametrize("name", ["taso_py.cli", "onnx.onnx_cpp2py_export"])
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(tiny_model: Path, name: str) -> None:
     done = run_importing(tiny_model.parent, name, "SIGINT", "inspect", "model.onnx")
-    assert done.returncode == 130
-    assert done.stdout == ""
+    assert done.returncode in (0, 130)  # 0: it was done before the last import was
+    assert bool(done.stdout) == (done.returncode == 0)
     assert done.stderr in ("", "superopt: error: interrupted\n")
 
 
