@@ -39,10 +39,11 @@ test-all:  ## run every test under each Python 3.11 to 3.13 found on this machin
 versions: $(STAMP)  ## run tests with the oldest dependencies that are admitted, and with the newest
 	@scripts/test_versions.sh $(JOBS) $(BIN)/python
 
-check: $(STAMP)  ## ruff (lint and format), limits of size, mypy --strict and the import contract
+check: $(STAMP)  ## ruff (lint and format), limits of size, clocks, mypy --strict and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/python -m scripts.audit.limits
+	$(BIN)/python -m scripts.audit.clocks
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 

@@ -145,7 +145,10 @@ class RankError(TypingError):
 
 
 class WorkerError(SuperoptError):
-    """A worker process died or answered with an error that is not the model's fault."""
+    """A worker process died, hung or could not be started: what it was running cannot be run here."""
+
+    exit_code = 3
+    code = "model"
 
 
 class WorkerTimeoutError(WorkerError):

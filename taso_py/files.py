@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.errors import FileTakenError, ModelError, OutputError, UsageError
-from taso_py.folders import RunFolder
+from taso_py.folders import RunFolder, alone
 from taso_py.options.field import Array
 from taso_py.options.spelling import spelled, spelled_on
 
 if TYPE_CHECKING:
     import numpy as np
 
+MODEL_BYTES = 2**31 - 1
+"""The most that protobuf reads, and with it ONNX Runtime: what is larger keeps its weights in files beside it."""
 DEEPEST = 100
 """Levels of lists and objects in JSON: what this package writes has about ten."""
 _SHOWN = 40
@@ -96,14 +98,17 @@ def write_atomically(
         write(folder)
         staged = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         companions = [path for path in staged if path != folder / target.name]
-        for path in companions:
-            _require_harmless(target.parent / path.relative_to(folder), protected, force, owner=target)
         for path in staged:
             _flush(path)
-        for path in [*companions, folder / target.name]:
-            final = target.parent / path.relative_to(folder)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(final)
+        # Of two runs with one target each publishes all its files at once: weights of one belong to no other's graph.
+        with alone(target.parent):
+            _require_harmless(target, protected, force)
+            for path in companions:
+                _require_harmless(target.parent / path.relative_to(folder), protected, force, owner=target)
+            for path in [*companions, folder / target.name]:
+                final = target.parent / path.relative_to(folder)
+                final.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(final)
         # The files are in place: a filesystem that cannot flush directories does not make them unwritten.
         with suppress(OSError):
             _flush(target.parent)
@@ -168,18 +173,23 @@ def _flush(path: Path) -> None:
 
 
 def require_model_file(path: Path) -> None:
-    """Raise ModelError unless `path` is a regular, readable file that is not empty; links are followed."""
+    """Raise ModelError unless `path`, links followed, is a regular file, readable, not empty and not too large."""
     try:
-        mode = path.stat().st_mode
+        mode, size = path.stat().st_mode, path.stat().st_size
         if stat.S_ISDIR(mode):
             raise ModelError(f"{path} is a directory: name the .onnx file in it")
         if not stat.S_ISREG(mode):  # to open a FIFO would wait for ever, and a device has no end
             raise ModelError(f"{path} is not a regular file: copy the model into one")
+        if size > MODEL_BYTES:
+            raise ModelError(
+                f"{path} has {size / 2**30:.1f} GiB, and no .onnx file may have 2: "
+                "save it with its weights as external data (onnx.save, save_as_external_data=True)"
+            )
         with path.open("rb") as file:
             if not file.read(1):
                 raise ModelError(f"{path} is empty: it is not an ONNX model")
     except FileNotFoundError:
-        raise ModelError(f"{path} does not exist: check the name of MODEL") from None
+        raise ModelError(f"{path} does not exist: check the path") from None
     except ValueError:
         raise ModelError(f"{str(path)!r} holds a NUL: no file has such a name") from None
     except OSError as error:

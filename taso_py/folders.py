@@ -27,6 +27,8 @@ LOCK = ".superopt-lock"
 """The mark of a folder of ours, and its lock."""
 _AGE_S = 60.0
 """Younger ones may be about to be locked."""
+PATIENCE_S, _MOMENT_S = 5.0, 0.02
+"""How long a folder that another process has locked is waited for, and how often it is tried."""
 
 
 class RunFolder:
@@ -100,13 +102,30 @@ def _remove(folder: Path, lock: int) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One process at a time is within this for the same folder; all may be where files cannot be locked."""
+    """One process at a time is within this for the same folder; all may be where files cannot be locked.
+
+    Whoever keeps the folder locked for longer than any of us would is no process of ours: nobody waits for it.
+    """
     if fcntl is None:
         yield
         return
     place = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(place, fcntl.LOCK_EX)
+        with suppress(OSError):  # a system of files that has no locks
+            _lock_soon(place)
         yield
     finally:
         os.close(place)
+
+
+def _lock_soon(descriptor: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return
+            time.sleep(_MOMENT_S)
+        else:
+            return

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 
 from taso_py.streams import LEVELS, formatted
@@ -18,6 +19,8 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 FINISH_S = 4.0
 """What it may take to confirm something that was found when a signal came; then it is given up."""
+_MOMENT_S = 0.01
+"""How soon it is looked again whether a module is still being imported."""
 _CLEAR_LINE = b"\r\x1b[2K"
 
 
@@ -63,9 +66,14 @@ class StopFlag:
         self._finished_by = frozenset(numbers)
         self._abandoned_by = self._abandoned_by.difference(numbers or SIGNALS)
 
+    @property
+    def may_be_left(self) -> bool:
+        """Whether a signal came by which the block may be left."""
+        return self.signal in self._abandoned_by
+
     def leave(self) -> None:
         """Raise `Interrupted` if a signal came by which the block may be left."""
-        if self.signal in self._abandoned_by:
+        if self.may_be_left:
             raise Interrupted
 
     def give_up(self) -> None:
@@ -76,6 +84,60 @@ class StopFlag:
     def finishes_by(self, number: int) -> bool:
         """Whether this signal ends the block with something that is found, but not confirmed yet."""
         return number in self._finished_by
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: an exception out of a signal aborts the process in some libraries' C++."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def patient(number: int, frame: FrameType | None) -> None:
+    """A handler that raises KeyboardInterrupt, where a module is being imported as soon as that is done."""
+    if is_importing(frame):
+        again = threading.Timer(_MOMENT_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+    else:
+        signal.default_int_handler(number, frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _Handling:
+    """What the signals of a block do."""
+
+    stop: StopFlag
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """The first one sets the flag and says so; further ones are as if there were no block."""
+        if self.stop:
+            patient(number, frame)
+            return
+        self.stop.set(number)
+        finishes = self.stop.finishes_by(number)
+        if finishes:
+            signal.setitimer(signal.ITIMER_REAL, FINISH_S)
+        _tell(number, "finishing with what was found" if finishes else "stopping with what is confirmed so far")
+        self._leave(frame)
+
+    def late(self, _: int, frame: FrameType | None) -> None:
+        """The time is over in which something could be finished, or a module imported."""
+        self.stop.give_up()
+        self._leave(frame)
+
+    def _leave(self, frame: FrameType | None) -> None:
+        if self.stop.may_be_left and is_importing(frame):
+            signal.setitimer(signal.ITIMER_REAL, _MOMENT_S)
+        else:
+            self.stop.leave()
+
+
+def is_hurried(kind: type[BaseException] | None) -> bool:
+    """Whether a block ends by what no error is: somebody who asked to stop waits for nothing."""
+    return kind is not None and not issubclass(kind, Exception)
 
 
 @contextmanager
@@ -90,19 +152,10 @@ def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,
         yield stop
         return
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if stop:
-            signal.default_int_handler(number, frame)
-        stop.set(number)
-        finishes = stop.finishes_by(number)
-        if finishes:
-            signal.setitimer(signal.ITIMER_REAL, FINISH_S)
-        _tell(number, "finishing with what was found" if finishes else "stopping with what is confirmed so far")
-        stop.leave()
-
+    handling = _Handling(stop)
     wanted = [s for s in signals if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, interrupt) for number in wanted}
-    previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: stop.give_up())
+    previous = {number: signal.signal(number, handling.interrupt) for number in wanted}
+    previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, handling.late)
     try:
         yield stop
     finally:

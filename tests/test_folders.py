@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from taso_py.errors import FileTakenError
 from taso_py.files import write_atomically
 from taso_py.folders import LOCK, RunFolder
 from tests.conftest import cli_environment
@@ -107,3 +109,52 @@ def test_staging_that_a_killed_run_left_beside_its_target_goes_with_the_next_wri
     target = tmp_path / "out.onnx"
     write_atomically(target, lambda folder: (folder / target.name).touch())
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_of_two_runs_with_one_target_each_publishes_all_its_files_at_once(tmp_path: Path) -> None:
+    target, seen = tmp_path / "out.onnx", list[bool]()
+    move = Path.replace
+
+    def moved(path: Path, to: Path) -> Path:
+        other = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            seen.append(True)
+        finally:
+            os.close(other)
+        return move(path, to)
+
+    def write(folder: Path) -> None:
+        (folder / "out.onnx").touch()
+        (folder / "out.onnx.data").touch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", moved)
+        write_atomically(target, write)
+    assert seen == [True, True]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.onnx", "out.onnx.data"]
+
+
+def test_what_another_run_has_written_meanwhile_stays(tmp_path: Path) -> None:
+    target = tmp_path / "out.onnx"
+
+    def write(folder: Path) -> None:
+        (folder / "out.onnx").write_text("second")
+        target.write_text("first")  # by another run, which was quicker
+
+    with pytest.raises(FileTakenError, match="exists already"):
+        write_atomically(target, write)
+    assert target.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_nobody_waits_for_ever_for_a_folder_that_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taso_py.folders.PATIENCE_S", 0.05)
+    place, target = os.open(tmp_path, os.O_RDONLY), tmp_path / "out.onnx"
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        write_atomically(target, lambda folder: (folder / target.name).touch())
+    finally:
+        os.close(place)
+    assert target.is_file()

@@ -4,7 +4,8 @@
     python -m scripts.audit.robustness --random 2000 --jobs 4 --only random
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
-models of a grammar (`random_models`).  Each is one process, as a user starts it, without any --input or --shape.
+models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`).  Each is one
+process, as a user starts it, without any --input or --shape.
 Runs with exit code 70, or past their time, are findings: they are listed, and the exit code is 1.
 """
 
@@ -31,6 +32,7 @@ from rich.table import Table
 
 from scripts.audit.half_precision import halved
 from scripts.audit.random_models import random_model
+from scripts.audit.wild_models import wild_model
 
 BACKEND_KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 TIMEOUT_S = 180.0
@@ -92,6 +94,12 @@ def random_models(count: int) -> Iterator[Subject]:
             yield Subject("float16", f"float16-{seed}", halved(model).SerializeToString())
 
 
+def wild_models(count: int) -> Iterator[Subject]:
+    """The wild models of the first ``count`` seeds."""
+    for seed in range(count):
+        yield Subject("wild", f"wild{seed}", wild_model(seed)[0].SerializeToString())
+
+
 def run(subject: Subject, folder: Path, budget_s: float) -> Ending:
     """``superopt optimize --no-race`` on one model, in a process of its own."""
     place = Path(tempfile.mkdtemp(dir=folder))
@@ -129,7 +137,9 @@ def _counts(endings: Iterable[Ending]) -> Table:
 @click.command()
 @click.option("--sample", type=int, help="Run this many models, drawn by --seed; default: all.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--random", "count", type=int, default=200, show_default=True, help="Random models among them.")
+@click.option(
+    "--random", "count", type=int, default=200, show_default=True, help="Random models of each grammar among them."
+)
 @click.option("--only", "kinds", multiple=True, help="Run only this kind (repeatable).")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Runs at a time.")
 @click.option("--budget", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Of each run.")
@@ -139,7 +149,7 @@ def main(
     *, sample: int | None, seed: int, count: int, kinds: tuple[str, ...], jobs: int, budget: float, output: Path | None
 ) -> None:
     """Run the corpus, or a sample of it, and count exit codes by kind."""
-    every = [*backend_models(), *packaged_models(), *random_models(count)]
+    every = [*backend_models(), *packaged_models(), *random_models(count), *wild_models(count)]
     subjects = [s for s in every if not kinds or s.kind in kinds]
     if sample is not None and sample < len(subjects):
         subjects = random.Random(seed).sample(subjects, sample)

@@ -11,7 +11,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,9 +43,10 @@ from taso_py.backend.protocol import (
     send,
 )
 from taso_py.backend.runtime import require_runtime
-from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
+from taso_py.errors import ModelError, OutputError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
 from taso_py.folders import RunFolder
-from taso_py.processes.isolated import command, environment
+from taso_py.processes.isolated import command, environment, last_words, scratch
+from taso_py.stop import is_hurried
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
 
 _START_S = 120.0  # importing ONNX Runtime from a cold disk
-_MOMENT_S = 1.0
+_MOMENT_S, _FAREWELL_S = 1.0, 2.0
 _LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
 
 
@@ -107,17 +107,15 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.stop(at_once=is_hurried(kind))
 
     def info(self) -> Info:
         """ONNX Runtime's version and providers, and the child's process id."""
         return self._alive().info
 
     def ort_version(self) -> str:
-        """ONNX Runtime's version; starts no child if there ever was one."""
-        if self._version is None:
-            self._version = self.info().ort_version
-        return self._version
+        """ONNX Runtime's version; starts no child."""
+        return self._version or require_runtime()[1]
 
     def open(
         self,
@@ -218,7 +216,13 @@ class Worker:
     ) -> tuple[Kernel, ...]:
         """Seconds of each kernel of the optimised graph, from runs of ``budget_s`` seconds in a session of its own."""
         ref = ModelRef.of(model)
-        with RunFolder() as folder:
+        try:
+            made = RunFolder()
+        except OSError as error:
+            raise OutputError(
+                f"cannot make a folder for a profile: {error.strerror}; name a place in TMPDIR"
+            ) from error
+        with made as folder:
             request = Profile(self._request(ref), feeds, budget_s, str(folder.path))
             try:
                 return cast("tuple[Kernel, ...]", self._call(request, timeout))
@@ -231,14 +235,14 @@ class Worker:
         request = Reference(str(source.absolute()) if isinstance(source, Path) else source, feeds)
         return cast(Outputs, self._call(request, timeout))
 
-    def stop(self) -> None:
-        """End the child, if there is one; a later request starts another."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """End the child, if there is one, by all means if ``at_once``; a later request starts another."""
         child, self._child = self._child, None
         if child is None:
             return
         child.connection.close()
         try:
-            child.process.wait(2)
+            child.process.wait(0 if at_once else _FAREWELL_S)
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()
@@ -328,7 +332,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             child.process.kill()
             code = child.process.wait()
-        tail = _tail(child.stderr)
+        tail = last_words(child.stderr)
         self.stop()
         self.restarts += 1
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -346,7 +350,7 @@ def _start(config: WorkerConfig) -> _Child:
     """Start a child in its own session, so that a terminal's Ctrl-C reaches the parent only."""
     require_runtime()
     ours, theirs = socket.socketpair()
-    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+    stderr = scratch()
     with theirs:
         process = subprocess.Popen(
             command("taso_py.backend.worker", str(theirs.fileno())),
@@ -368,7 +372,7 @@ def _start(config: WorkerConfig) -> _Child:
     process.kill()
     code = process.wait()
     connection.close()
-    tail = _tail(stderr)
+    tail = last_words(stderr)
     stderr.close()
     raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
 
@@ -384,13 +388,6 @@ def _advice(message: str) -> str:
     if "*guarantees* support for models stamped" in message:
         return ": convert it to an older opset or install a newer ONNX Runtime"
     return ""
-
-
-def _tail(stderr: IO[bytes]) -> str:
-    """The last line that the child wrote to stderr, as a clause; empty when it wrote none."""
-    stderr.seek(0)
-    lines = stderr.read().decode(errors="replace").strip().splitlines()
-    return f"; last words: {lines[-1][:200]}" if lines else ""
 
 
 def _median(samples: np.ndarray[Any, np.dtype[np.float64]]) -> float:

@@ -19,6 +19,7 @@ from taso_py.check.shapes import Shape
 from taso_py.check.tolerance import Closeness
 from taso_py.check.trial import CandidateTrial
 from taso_py.errors import ModelError, WorkerError
+from taso_py.stop import is_hurried
 
 
 class Checker:
@@ -61,13 +62,13 @@ class Checker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(at_once=is_hurried(kind))
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
         """End the workers, except one that was lent."""
         for worker in (self._worker, self._deployed):
             if worker is not self._lent:
-                worker.stop()
+                worker.stop(at_once=at_once)
 
     def prepare(self) -> Prepared:
         """Run the original on all cases (once); ModelError when ONNX Runtime cannot run it."""

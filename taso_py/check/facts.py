@@ -5,20 +5,23 @@ Read from the graph itself, weights untouched: external data is never loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.roles import Role, find_role, readers_of
 from taso_py.errors import ModelError, UsageError
 from taso_py.onnx_io.functions import inlined
+from taso_py.onnx_io.inference import types_of_all
 
 if TYPE_CHECKING:
     import onnx
 
 Kind = Literal["tensor", "sequence", "optional", "optional sequence"]
 Dim = int | str
+Shapes: TypeAlias = dict[str, tuple[Dim, ...]]
+Readers: TypeAlias = "Mapping[str, Sequence[tuple[onnx.NodeProto, int]]]"
 
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -90,21 +93,40 @@ def read_facts(model: ModelRef | onnx.ModelProto) -> ModelFacts:
     given = {tensor.name for tensor in proto.graph.initializer}
     given |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
     inputs = [value for value in proto.graph.input if value.name not in given]
-    shapes, readers = _known_shapes(proto, nodes), readers_of(nodes)
-    bounds = _bounds(readers, shapes, [value.name for value in inputs])
-    stated = {v.name: _describe(v)[2] for v in proto.graph.output if v.type.WhichOneof("value") == "tensor_type"}
-    shapes.update({name: dims for name, dims in stated.items() if dims is not None and name not in shapes})
-    specs = {value.name: InputSpec(value.name, *_describe(value), bounds.get(value.name, ())) for value in inputs}
-    roles = {name: find_role(name, readers, shapes, integer=s.element in _INTEGERS) for name, s in specs.items()}
+    specs = _specified(inputs, readers_of(nodes), _known_shapes(proto, nodes), lambda: _inferred_shapes(proto))
     floats = _element_types(proto, nodes)
     types = onnx.TensorProto
     narrow = {"float16": types.FLOAT16, "bfloat16": types.BFLOAT16, "float32": types.FLOAT}
     return ModelFacts(
-        tuple(replace(spec, role=roles[name]) for name, spec in specs.items()),
+        specs,
         tuple(_output(v) for v in proto.graph.output),
         random=any(_is_random(node) for node in nodes),
         narrowest=next((name for name, element in narrow.items() if element in floats), "float64"),
     )
+
+
+def _specified(
+    inputs: Sequence[onnx.ValueInfoProto], readers: Readers, shapes: Shapes, inferred: Callable[[], Shapes]
+) -> tuple[InputSpec, ...]:
+    """What each input is for.  Where that hangs on shapes that the model does not state, they are inferred."""
+
+    def found(known: Shapes) -> tuple[InputSpec, ...]:
+        bounds = _bounds(readers, known, [value.name for value in inputs])
+        specs = [InputSpec(value.name, *_describe(value), bounds.get(value.name, ())) for value in inputs]
+        return tuple(
+            replace(spec, role=find_role(spec.name, readers, known, integer=spec.element in _INTEGERS))
+            for spec in specs
+        )
+
+    specs = found(shapes)
+    return found({**inferred(), **shapes}) if any(_is_open(spec) for spec in specs) else specs
+
+
+def _is_open(spec: InputSpec) -> bool:
+    """Whether it is not known of an input which values are legal, for want of a shape."""
+    if spec.role is not None:
+        return spec.role.data is None or None in spec.role.results
+    return spec.element in _INTEGERS and not spec.bounds
 
 
 def interface_difference(first: ModelFacts, second: ModelFacts) -> str | None:
@@ -209,8 +231,8 @@ def _element_types(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> set[i
 
 
 def _bounds(
-    readers: Mapping[str, Sequence[tuple[onnx.NodeProto, int]]],
-    shapes: dict[str, tuple[Dim, ...]],
+    readers: Readers,
+    shapes: Shapes,
     inputs: Iterable[str],
 ) -> dict[str, tuple[Dim, ...]]:
     """Per input the sizes of the axes that its values index, however they get there."""
@@ -229,12 +251,9 @@ def _bounds(
     return result
 
 
-def _known_shapes(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> dict[str, tuple[Dim, ...]]:
+def _known_shapes(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> Shapes:
     """Shapes of weights, constants and declared values, by name."""
-    shapes: dict[str, tuple[Dim, ...]] = {}
-    for value in [*proto.graph.value_info, *proto.graph.input]:
-        if value.type.WhichOneof("value") == "tensor_type" and value.type.tensor_type.HasField("shape"):
-            shapes[value.name] = _describe(value)[2] or ()
+    shapes = _declared([*proto.graph.output, *proto.graph.value_info, *proto.graph.input])
     for tensor in proto.graph.initializer:
         shapes[tensor.name] = tuple(tensor.dims)
     for node in nodes:
@@ -247,12 +266,27 @@ def _known_shapes(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> dict[s
     return shapes
 
 
+def _inferred_shapes(proto: onnx.ModelProto) -> Shapes:
+    """The shapes that follow from those of the inputs."""
+    import onnx
+
+    return _declared(onnx.ValueInfoProto(name=name, type=type_) for name, type_ in types_of_all(proto).items())
+
+
+def _declared(values: Iterable[onnx.ValueInfoProto]) -> Shapes:
+    shapes: Shapes = {}
+    for value in values:
+        if value.type.WhichOneof("value") == "tensor_type" and value.type.tensor_type.HasField("shape"):
+            shapes[value.name] = _describe(value)[2] or ()
+    return shapes
+
+
 def _read(node: onnx.NodeProto, position: int) -> str:
     """The name of an input, empty where there is none: a model may leave out what an operator needs."""
     return node.input[position] if position < len(node.input) else ""
 
 
-def _indexed(node: onnx.NodeProto, position: int, shapes: dict[str, tuple[Dim, ...]]) -> tuple[Dim, ...]:
+def _indexed(node: onnx.NodeProto, position: int, shapes: Shapes) -> tuple[Dim, ...]:
     """Sizes of the axes that this input of the node indexes; empty when it indexes nothing known."""
     kind = node.op_type
     if kind == "EmbedLayerNormalization":  # com.microsoft: input_ids, segment_ids, word, position, segment

@@ -42,11 +42,19 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
     Where OUT is the result for the same model, options and machine already, it says so and is done. Where it is a copy
     of MODEL, as a run leaves it that finds nothing faster, the search begins again.
     """
+    if out is not None:
+        delivery = _into(out, delivery)
+    # From the first moment to the last: a signal while libraries are imported, or while the report is written, too.
+    with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+        _optimize(model, options, delivery, stop)
+        if stop.signal is not None:
+            raise click.exceptions.Exit(exit_code_after(stop.signal))
+
+
+def _optimize(model: Path, options: Options, delivery: Delivery, stop: StopFlag) -> None:
     from taso_py.report.delivery import delivered, require_deliverable
     from taso_py.report.pipeline import failures_told, tell_pipeline
 
-    if out is not None:
-        delivery = _into(out, delivery)
     verbosity = -1 if delivery.quiet else delivery.verbosity
     with failures_told(model, delivery):
         delivery.require_compatible(options)
@@ -60,17 +68,14 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
             if not over:
                 return
             require_deliverable(model, delivery, over=over)
-        with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
-            with progress_on_stderr(verbosity, stop) as progress:
-                result = api.optimize(model, options, progress=progress, stop=stop)
-            result = delivered(result, model, delivery, over=over).judged(delivery.conditions)
-            if delivery.record is not None:
-                result.save_decisions(delivery.record, force=delivery.force)
+        with progress_on_stderr(verbosity, stop) as progress:
+            result = api.optimize(model, options, progress=progress, stop=stop)
+        result = delivered(result, model, delivery, over=over).judged(delivery.conditions)
+        if delivery.record is not None:
+            result.save_decisions(delivery.record, force=delivery.force)
     tell_pipeline(result, model, delivery)
     _present(result, delivery)
     result.require_gate()
-    if stop.signal is not None:
-        raise click.exceptions.Exit(exit_code_after(stop.signal))
 
 
 def _into(out: Path, delivery: Delivery) -> Delivery:

@@ -34,7 +34,9 @@ _HEADER, _HEADER_BYTES, _ID_BYTES = b"SQLite format 3\0", 100, slice(68, 72)
 """https://www.sqlite.org/fileformat.html#the_database_header"""
 _NOT_OURS = "it is not a cache of superopt, and is left as it is"
 _NO_TEXT = "it holds texts that are none"
-_BUSY_S = 30.0
+BUSY_S = 30.0
+"""How long a file that another process has locked is waited for, where nothing hurries."""
+_MOMENT_S = 0.5
 _CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
 _UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
 _TABLE = """CREATE TABLE regions (
@@ -81,19 +83,34 @@ def cache_path() -> Path:
     return base / "superopt" / "regions.sqlite"
 
 
-def proofs_path() -> Path:
-    """Where proofs at sites are remembered: beside the times of regions."""
-    return cache_path().with_name("proofs.sqlite")
+def proofs_path() -> Path | None:
+    """Where proofs at sites are remembered: beside the times of regions.
+
+    None where nothing can be, or something else lies there, or somebody keeps it locked: each question would wait.
+    """
+    try:
+        path = cache_path().with_name("proofs.sqlite")
+        if not path.exists():
+            return path
+        if not path.is_file():
+            return None
+        with contextlib.closing(_reading(path, _MOMENT_S)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except (OSError, RuntimeError, sqlite3.Error, UnicodeDecodeError):  # RuntimeError: no home directory
+        return None
+    return path if tables <= {"sites"} else None
 
 
 class Cache:
     """The cache at ``path`` (default: `cache_path`); a context manager. Use one per process and thread.
 
-    A file that is not there is made, unless it is only to be looked at (``create`` false).
+    A file that is not there is made, unless it is only to be looked at (``create`` false).  One that another process
+    keeps locked for longer than ``patience_s`` is done without.
     """
 
-    def __init__(self, path: Path | None = None, *, create: bool = True) -> None:
+    def __init__(self, path: Path | None = None, *, create: bool = True, patience_s: float = BUSY_S) -> None:
         self.path: Path | None = None
+        self._patience_s = patience_s
         self._connection: sqlite3.Connection
         self._open(path, create=create)
 
@@ -139,6 +156,8 @@ class Cache:
     def import_(self, path: Path) -> int:
         """Add the entries of an exported file, none if a line is not one (UsageError); the number read."""
         found = {}
+        if path.exists() and not path.is_file():  # to open a FIFO would wait for ever, and a device has no end
+            raise UsageError(f"{path} is not a regular file: give a file written by `superopt cache export`")
         try:
             with path.open(encoding="utf-8") as file:
                 for number, line in enumerate(file, 1):
@@ -161,16 +180,16 @@ class Cache:
             target.parent.mkdir(parents=True, exist_ok=True)
             _require_ours(target)
             try:
-                self._connection = _connect(target)
+                self._connection = _connect(target, self._patience_s)
             except sqlite3.DatabaseError as error:
                 if not (_is_damage(error) and _is_marked(target)):
                     raise
                 _move_aside(target)
-                self._connection = _connect(target)
+                self._connection = _connect(target, self._patience_s)
             self.path = target
         except (OSError, RuntimeError, sqlite3.Error) as error:  # RuntimeError: no home directory
             self._connection = _connect(None)
-            logger.warning(_UNUSABLE, target, error)
+            logger.warning(_UNUSABLE, target or "in the home directory", error)
 
     def _guarded(self, work: Callable[[], T]) -> T:
         """Do the work; when the file is damaged or cannot be written, again on a new file or in memory."""
@@ -240,10 +259,10 @@ class Cache:
         return CacheStats(self.path, count, size, oldest, newest, {str(name): many for name, many in versions})
 
 
-def _connect(path: Path | None) -> sqlite3.Connection:
+def _connect(path: Path | None, patience_s: float = BUSY_S) -> sqlite3.Connection:
     """A connection with the table in place; transactions are ours (isolation_level None)."""
     name = ":memory:" if path is None else str(path)
-    connection = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
+    connection = sqlite3.connect(name, timeout=patience_s, isolation_level=None)
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # the key of no region, then
     try:
         version = _version(connection)
@@ -279,7 +298,7 @@ def _require_ours(path: Path) -> None:
     if path.stat().st_size == 0:
         return
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with contextlib.closing(_reading(path, _MOMENT_S)) as connection:
             connection.execute("SELECT key, noise, ort_version FROM regions LIMIT 0")
             (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()
             if tables == 1 and _version(connection) > 0:
@@ -289,9 +308,15 @@ def _require_ours(path: Path) -> None:
     raise OSError(_NOT_OURS)
 
 
+def _reading(path: Path, patience_s: float) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=patience_s)
+
+
 def _is_marked(path: Path) -> bool:
     """Whether the header says that a file is ours, whatever lies behind it."""
     try:
+        if not path.is_file():  # to open a FIFO would wait for ever
+            return False
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
     except OSError:
@@ -330,7 +355,7 @@ def _move_aside(path: Path) -> None:
 
 
 def _is_sound(path: Path) -> bool:
-    connection = sqlite3.connect(str(path), timeout=_BUSY_S)
+    connection = sqlite3.connect(str(path), timeout=BUSY_S)
     try:
         return bool(connection.execute("PRAGMA quick_check").fetchone()[0] == "ok")
     except sqlite3.DatabaseError:
@@ -349,6 +374,8 @@ def _entries(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Measurement
 
 def _is_export(path: Path) -> bool:
     """Whether a file is empty, or begins as our exports do."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             line = file.readline(4096)
@@ -356,7 +383,7 @@ def _is_export(path: Path) -> bool:
             _parse(line.decode(), str(path))
     except (OSError, UnicodeDecodeError, UsageError):
         return False
-    return path.is_file()
+    return True
 
 
 def _parse(line: str, place: str) -> tuple[str, Measurement]:

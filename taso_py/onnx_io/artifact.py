@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from taso_py.errors import OutputError
+from taso_py.errors import ModelError, OutputError
 
 if TYPE_CHECKING:
     import onnx
@@ -119,8 +119,9 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
     """The external data files of a model, as they are written in it: relative to the model's folder."""
     import onnx
 
-    # By its name alone a file would be taken for a model written as text.
-    proto = onnx.load(model, format="protobuf", load_external_data=False) if isinstance(model, Path) else model
+    from taso_py.onnx_io.read import parsed
+
+    proto = parsed(model) if isinstance(model, Path) else model
     return frozenset(
         entry.value
         for tensor in _tensors(proto)
@@ -132,11 +133,9 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
 
 def model_files(model: Path) -> tuple[Path, ...]:
     """A model's file and those of its external data; itself alone where it cannot be read."""
-    from google.protobuf.message import DecodeError
-
     try:
         return (model, *(model.parent / location for location in sorted(external_locations(model))))
-    except (OSError, ValueError, DecodeError):
+    except (OSError, ValueError, ModelError):
         return (model,)
 
 

@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from taso_py.stop import Interrupted
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:
@@ -18,6 +20,9 @@ def uncollected() -> Iterator[None]:
     gc.disable()
     try:
         yield
+    except Interrupted:  # half a model is left, which goes with the process: to look through it takes seconds
+        gc.freeze()
+        raise
     finally:
         if was:
             gc.enable()

@@ -34,6 +34,15 @@ def inferred_types(
     kept.node.extend(bare.graph.node[k] for k in order if k in chosen)
     bare.graph.ClearField("node")
     bare.graph.node.extend(kept.node)
+    return _inferred(bare)
+
+
+def types_of_all(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    """Types by value name of a model whose nodes stand in their order; nothing where inference fails."""
+    return _inferred(skeleton(proto))
+
+
+def _inferred(bare: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     _forget_stated(bare.graph)
     _forget_negative(bare.graph)
     try:

@@ -22,7 +22,7 @@ from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.functions import require_finite
 from taso_py.onnx_io.inference import inferred_types
-from taso_py.onnx_io.read import check_tensors, default_opset, read_proto
+from taso_py.onnx_io.read import check_tensors, default_opset, parsed, read_proto
 from taso_py.onnx_io.shapes import Vector
 from taso_py.onnx_io.structure import topological_order
 from taso_py.onnx_io.table_reader import TableReader
@@ -99,6 +99,13 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     original = carried(proto, path)
     check_tensors(original)
     return _loaded(proto, path, original, freeze_initializers)
+
+
+@uncollected()
+def unread(source: Path | onnx.ModelProto) -> Loaded:
+    """A model of which nothing is known but what it holds: a run was stopped before it was taken apart."""
+    path, proto = (source, parsed(source)) if isinstance(source, Path) else (None, source)
+    return _untouched(proto, path, "it was not read to its end")
 
 
 def _untouched(proto: onnx.ModelProto, path: Path | None, reason: str) -> Loaded:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import stat
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import onnx
@@ -13,12 +13,15 @@ from google.protobuf.message import DecodeError
 
 from taso_py.arrays import Array
 from taso_py.errors import ModelError
+from taso_py.files import require_model_file
 
 # Without a handler Python prints the library's warnings on stderr; whoever wants them configures logging.
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
 
 UNREADABLE = (OSError, ValueError, TypeError, AssertionError, KeyError, MemoryError, OverflowError)
 """What onnx-ir raises for a tensor whose data are not what its type and shape say."""
+_MAPPED_BYTES = 2**26
+"""From here on a file is mapped while it is read."""
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -29,28 +32,30 @@ def read_proto(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.Model
     if isinstance(source, bytes):
         return _checked(_parse(source, "the given bytes"), "the given model"), None
     path = Path(source)
-    return _checked(_parse(_content(path), str(path)), str(path)), path
+    return _checked(parsed(path), str(path)), path
 
 
-def _content(path: Path) -> bytes:
+def parsed(path: Path) -> onnx.ModelProto:
+    """What a file holds, external data aside; `ModelError` where that is no model."""
+    require_model_file(path)
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ModelError(f"{path} is a directory: name the .onnx file in it")
-        if not stat.S_ISREG(mode):
-            raise ModelError(f"{path} is not a regular file: copy the model into one")
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ModelError(f"{path} does not exist: check the path") from None
-    except ValueError:
-        raise ModelError(f"{str(path)!r} holds a NUL: no file has such a name") from None
+        with path.open("rb") as file:
+            if path.stat().st_size < _MAPPED_BYTES:
+                return _parse(file.read(), str(path))
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as content:  # not twice in memory
+                view = memoryview(content)
+                try:
+                    return _parse(view, str(path))
+                finally:
+                    view.release()
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _parse(content: bytes, name: str) -> onnx.ModelProto:
+def _parse(content: bytes | memoryview, name: str) -> onnx.ModelProto:
     try:
-        proto: onnx.ModelProto = onnx.ModelProto.FromString(content)
+        proto = onnx.ModelProto()
+        proto.ParseFromString(content)
     except DecodeError:
         raise ModelError(
             f"{name} is not an ONNX model, or is cut short ({len(content)} bytes): export it again"

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import IO
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 MEMORY_BYTES = 2 << 30
@@ -37,6 +39,20 @@ def environment() -> dict[str, str]:
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     own = {"PYTHONPATH": os.pathsep.join([*paths, str(_PACKAGE_ROOT)]), "ORT_DISABLE_TELEMETRY": "1"}
     return {**os.environ, **own}
+
+
+def scratch() -> IO[bytes]:
+    """A file for what a process says; in memory where the system can, as there may be no folder for one."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("superopt"), "w+b")
+    return tempfile.TemporaryFile()  # type: ignore[unreachable,unused-ignore]
+
+
+def last_words(said: IO[bytes]) -> str:
+    """The last line that a process wrote, as a clause; empty when it wrote none."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    return f"; last words: {lines[-1][:200]}" if lines else ""
 
 
 def answer(module: str, *words: str, given: bytes, seconds: float) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from taso_py.backend.timing import bench as time_models
 from taso_py.check.facts import interface_difference, read_facts
@@ -12,7 +13,7 @@ from taso_py.errors import UsageError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
 from taso_py.report.benchmark import Benchmark
-from taso_py.run.subject import Model, named, reference, require_runnable, worker_config
+from taso_py.run.subject import Model, blaming, named, reference, require_runnable, worker_config
 
 
 def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
@@ -27,7 +28,10 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
     sizes = resolve_shapes(first.inputs, {**options.shapes, **override_shapes(arrays)})
     feeds = make_feeds(first.inputs, sizes, seed=options.seed, overrides=arrays)
     config = worker_config(options)
-    timed = time_models(references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed)
+    with blaming(models[0]) if len(models) == 1 else nullcontext():
+        timed = time_models(
+            references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed
+        )
     return Benchmark(
         models=tuple(map(named, models)),
         rows=timed.rows,

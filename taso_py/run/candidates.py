@@ -214,6 +214,11 @@ def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """A folder for candidates that are too large to travel as bytes."""
-    with RunFolder() as folder:
+    """A folder for candidates that are too large to travel as bytes; OutputError where none can be made."""
+    try:
+        made = RunFolder()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"cannot make a folder for temporary files: {reason}; name a place in TMPDIR") from error
+    with made as folder:
         yield folder.path

@@ -20,7 +20,7 @@ from taso_py.options import InspectOptions
 from taso_py.result import Inspection, ModelProfile
 from taso_py.run.profile import profile
 from taso_py.run.provenance import machine_note, stated
-from taso_py.run.subject import named, reference, require_runnable, weight_bytes, worker_config
+from taso_py.run.subject import blaming, named, reference, require_runnable, weight_bytes, worker_config
 
 
 def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:
@@ -61,7 +61,7 @@ def _profiled(
     facts = read_facts(loaded.proto).inputs
     assignment = resolve_shapes(facts, {**options.shapes, **override_shapes(overrides)})
     feeds = make_feeds(facts, assignment, seed=options.seed, overrides=overrides)
-    with Worker(worker_config(options)) as worker:
+    with blaming(model), Worker(worker_config(options)) as worker:
         return profile(worker, reference(model), feeds, loaded.table, roofline)
 
 

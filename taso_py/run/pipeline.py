@@ -21,6 +21,8 @@ from taso_py.graph.table import Table
 from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.result import ModelProfile, RacedCandidate, Result
+from taso_py.rules.library import Library
+from taso_py.rules.rule import RuleSet
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
@@ -31,7 +33,7 @@ from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
-from taso_py.run.subject import checker_of, prepare, require_runnable
+from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, unprepared
 from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
 from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
@@ -71,8 +73,7 @@ def optimize(
     require_runnable(source)
     progress.phase("load")
     progress.update(remaining_s=clock.left())
-    library = chosen_rules(options)
-    setting = prepare(source, options)
+    library, setting = _prepared(source, options, stop)
     clock.lap("load")
     with lent(pool, setting.config) as worker:
         job = Run(
@@ -89,8 +90,20 @@ def optimize(
     return replace(result, unproved=job.unproved, elapsed_s=clock.elapsed(), phases_s=dict(clock.phases))
 
 
+def _prepared(source: Path | onnx.ModelProto, options: Options, stop: StopFlag) -> tuple[Library, Subject]:
+    """The rules and the model; nothing of both that matters where a signal comes before they are read."""
+    try:
+        with stop.abandoning():
+            return chosen_rules(options), prepare(source, options)
+    except Interrupted:
+        none = RuleSet.of(())
+        return Library(none, none, none), unprepared(source, options)
+
+
 def _interrupted(job: Run) -> Result:
     words = "interrupted before a faster model was confirmed"
+    if not job.shared_worker:  # it may be at work, and nobody waits for that
+        job.worker.stop(at_once=True)
     return unchanged(job, StopReason.INTERRUPTED.value, "interrupted", words)
 
 

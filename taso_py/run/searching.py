@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from taso_py.backend.runtime import cpu_name
-from taso_py.cost.cache import Cache
+from taso_py.cost.cache import BUSY_S, Cache
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
 from taso_py.cost.roofline import Roofline
@@ -49,6 +49,8 @@ _WRITTEN_OUT_SHARE = 0.6
 """The share of a search on the graph written out, which is larger and begins further from the end."""
 _SEEKING = 0.85
 """Part of the search's time in which states are sought; the rest is for simplifying the best one."""
+_CACHE_SHARE, _LEAST_PATIENCE_S = 0.05, 1.0
+"""How long a cache that another process has locked is waited for: a share of the time budget, or so many seconds."""
 _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
 """Largest growth of the weights: a share of the original's, or this many bytes."""
 
@@ -93,7 +95,7 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     if tidied is not None:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
     selection = Selection(job, models, rewriter, view, job.deadline(PROPOSE_SHARE)) if job.options.race else None
-    with Cache(job.options.cache) as cache:
+    with _cache(job) as cache:
         cost = _cost_model(job, cache)
         proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
         search = Backtracking(
@@ -117,7 +119,7 @@ def single_gains(job: Run) -> dict[str, float]:
     """
     job.begin("single rules")
     found: dict[str, float] = {}
-    with suppress(OutOfTime), Cache(job.options.cache) as cache:
+    with suppress(OutOfTime), _cache(job) as cache:
         rewriter, view = _start(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
         cost = _cost_model(job, cache)
         for group in rewriter.groups(view, rewriter.all_matches(view)):
@@ -229,6 +231,11 @@ def _limits(job: Run) -> Limits:
         patience_s=_PATIENCE_SHARE * max(0.0, deadline - time.monotonic()) if timed else 0.0,
         constant_bytes=max(_SMALL_GROWTH, _FILE_GROWTH * weight_bytes(job.setting.loaded.proto)),
     )
+
+
+def _cache(job: Run) -> Cache:
+    patience = min(BUSY_S, max(_LEAST_PATIENCE_S, _CACHE_SHARE * job.clock.budget))
+    return Cache(job.options.cache, patience_s=patience)
 
 
 def _cost_model(job: Run, cache: Cache) -> CostModel:

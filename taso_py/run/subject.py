@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,8 +20,9 @@ from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.check.tolerance import Closeness
+from taso_py.errors import ModelError, WorkerError
 from taso_py.files import load_arrays, require_model_file
-from taso_py.onnx_io.load import Loaded, load
+from taso_py.onnx_io.load import Loaded, load, unread
 from taso_py.options import RewriteOptions, SessionOptions
 from taso_py.options.spelling import spelled
 from taso_py.run.provenance import machine_note
@@ -82,6 +84,20 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
     )
 
 
+def unprepared(source: Model, options: RewriteOptions) -> Subject:
+    """The model without sizes and inputs, for a run that was stopped before they were known."""
+    return Subject(
+        loaded=unread(source),
+        reference=ModelRef.of(source if isinstance(source, Path) else b""),
+        facts=ModelFacts((), (), random=False, narrowest="float32"),
+        assignments=(),
+        feeds=(),
+        overrides={},
+        sizes={},
+        config=worker_config(options),
+    )
+
+
 def checker_of(
     subject: Subject, options: RewriteOptions, *, limits: OracleLimits | None = None, worker: Worker | None = None
 ) -> Checker:
@@ -115,6 +131,15 @@ def require_runnable(*models: Model) -> None:
     for model in models:
         if isinstance(model, Path):
             require_model_file(model)
+
+
+@contextmanager
+def blaming(model: Model) -> Iterator[None]:
+    """Where a worker dies of a model, or hangs, it is the model that cannot be run."""
+    try:
+        yield
+    except WorkerError as error:
+        raise ModelError(f"{named(model)}: ONNX Runtime fails on it: {error}") from None
 
 
 def reference(model: Model) -> ModelRef:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,11 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
 
 from scripts.bench.networks import nasrnn
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import WorkerConfig
+from taso_py.cli import main
 from taso_py.folders import LOCK
 from taso_py.stop import SIGNALS, Interrupted, StopFlag, stop_on_interrupt
 from tests.conftest import cli_environment
@@ -147,3 +152,108 @@ def test_with_something_found_ctrl_c_finishes_and_other_signals_leave(capfd: pyt
             pass
         assert (bool(stop), left) == (True, number == signal.SIGTERM)
         assert f"{signal.Signals(number).name}: {told}" in capfd.readouterr().err
+
+
+IMPORTING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            signal.raise_signal(signal.{number})
+sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = {arguments!r}
+from taso_py.__main__ import run
+run()
+"""
+
+
+def run_importing(folder: Path, name: str, number: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line, which gets a signal while it imports a module."""
+    program = IMPORTING.format(name=name, number=number, arguments=list(arguments))
+    command, env = [sys.executable, "-c", program], cli_environment()
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", ["taso_py.cli", "onnx.onnx_cpp2py_export"])
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tiny_model: Path, name: str) -> None:
+    done = run_importing(tiny_model.parent, name, "SIGINT", "inspect", "model.onnx")
+    assert done.returncode in (0, 130)  # 0: it was done before the last import was
+    assert bool(done.stdout) == (done.returncode == 0)
+    assert done.stderr in ("", "superopt: error: interrupted\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 0), ("SIGTERM", 143)])
+@pytest.mark.parametrize("name", ["taso_py.report.delivery", "onnx.onnx_cpp2py_export", "taso_py.report.terminal"])
+def test_a_signal_while_modules_are_imported_ends_with_a_model(
+    tiny_model: Path, number: str, code: int, name: str
+) -> None:
+    arguments = ("optimize", "model.onnx", "-o", "out.onnx", "--no-race")
+    done = run_importing(tiny_model.parent, name, number, *arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count(f"superopt: {number}: stopping") == 1
+    assert tiny_model.with_name("out.onnx").is_file()
+
+
+def test_a_signal_while_the_model_is_read_ends_with_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    onnx.save(nasrnn(steps=1, hidden=8), path)
+
+    def reading(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr("taso_py.run.subject.load", reading)
+    before = [signal.signal(number, signal.SIG_DFL) for number in SIGNALS]
+    try:
+        code = main(["optimize", str(path), "-o", str(out), "--json"])
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+    result = json.loads(capsys.readouterr().out)
+    assert (code, result["stop_reason"], result["reason"]["code"]) == (143, "interrupted", "interrupted")
+    assert out.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", [Interrupted, KeyboardInterrupt, ValueError])
+def test_who_asked_to_stop_waits_for_no_worker(kind: type[BaseException]) -> None:
+    """A worker that is told to end has a moment for it, unless the run was told to end."""
+    waited: list[float] = []
+
+    class Process:
+        def wait(self, seconds: float = 0) -> int:
+            waited.append(seconds)
+            return 0
+
+    worker = Worker(WorkerConfig())
+    nothing = SimpleNamespace(close=lambda: None)
+    worker._child = SimpleNamespace(connection=nothing, process=Process(), stderr=nothing)  # type: ignore[assignment]
+    with pytest.raises(kind), worker:
+        raise kind
+    assert waited == [2.0 if kind is ValueError else 0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("seed", range(3))
+def test_at_any_moment_a_signal_ends_with_what_is_whole(tmp_path: Path, number: int, seed: int) -> None:
+    """At which moment is up to the machine too; the audit of it takes fifty of each."""
+    with run(tmp_path, "load") as process:
+        time.sleep(random.Random(seed).uniform(0, 12))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == (143 if number == signal.SIGTERM else 0), err
+    assert "Traceback" not in err
+    result = json.loads(out)
+    made, given = (tmp_path / "out.onnx").read_bytes(), (tmp_path / "model.onnx").read_bytes()
+    assert (made != given) == result["improved"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "cache.sqlite",
+        "proofs.sqlite",
+        "model.onnx",
+        "out.onnx",
+        "tmp",
+    }

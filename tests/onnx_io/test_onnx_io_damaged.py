@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import taso_py
 from taso_py.errors import ModelError
 from taso_py.onnx_io.load import load
+from tests.conftest import tiny_network
 from tests.helpers.onnx_io_models import model, node, value, weight
 
 Damage = Callable[[onnx.ModelProto], None]
@@ -172,3 +175,27 @@ def test_what_onnx_runtime_may_judge_is_read(damage: Damage) -> None:
     proto = network()
     damage(proto)
     assert taso_py.inspect(proto).nodes == len(proto.graph.node)
+
+
+def test_what_no_onnx_file_can_be_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "large.onnx"
+    with path.open("wb") as file:
+        file.truncate(3 * 2**30)  # a hole: it takes no room on the disk
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ModelError, match=r"3\.0 GiB, and no \.onnx file may have 2: save it with its weights as ext"
+        ):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_file_is_read_without_a_copy_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(tiny_network(), tmp_path / "model.onnx")
+    monkeypatch.setattr("taso_py.onnx_io.read._MAPPED_BYTES", 0)
+    assert load(tmp_path / "model.onnx").proto == tiny_network()
+    (tmp_path / "bad.onnx").write_bytes(b"no model" * 100)
+    with pytest.raises(ModelError, match="not an ONNX model"):
+        load(tmp_path / "bad.onnx")

@@ -14,6 +14,7 @@ from taso_py.backend.protocol import WorkerConfig
 from taso_py.check.check import check_models
 from taso_py.check.compare import compare_values
 from taso_py.check.facts import UNTYPED, interface_difference, read_facts
+from taso_py.cli import main
 from taso_py.errors import ModelError, WorkerError
 from taso_py.onnx_io.carry import difference
 from taso_py.onnx_io.functions import inlined
@@ -115,3 +116,21 @@ def test_a_race_that_cannot_be_run_confirms_nothing(monkeypatch: pytest.MonkeyPa
     assert result.reason is not None
     assert (result.reason.code, "the race ended early" in result.reason.words) == ("race ended early", True)
     assert result.model == model
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [("bench", "taso_py.run.bench.time_models"), ("inspect --profile", "taso_py.run.inspect.profile")],
+)
+def test_a_worker_that_dies_of_a_model_is_no_internal_error(
+    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, capsys: pytest.CaptureFixture[str], command: str, place: str
+) -> None:
+    def dying(*_: object, **__: object) -> None:
+        raise WorkerError("worker died (SIGSEGV) during open")
+
+    monkeypatch.setattr(place, dying)
+    assert main([*command.split(), str(tiny_model)]) == 3
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "SIGSEGV" in said
+    assert "model.onnx" in said

@@ -11,6 +11,7 @@ import pytest
 
 from scripts.audit.random_models import GRAMMAR, random_model
 from scripts.audit.robustness import Subject, backend_models, packaged_models, run
+from scripts.audit.wild_models import NEWEST, wild_model
 
 
 def operators(graph: onnx.GraphProto) -> set[str]:
@@ -27,6 +28,25 @@ def test_random_models_run_and_differ() -> None:
         kinds |= operators(model.graph)
     assert len(kinds) >= 2 * len(GRAMMAR)
     assert random_model(3) == random_model(3) != random_model(7)
+
+
+def test_wild_models_run_at_the_inputs_that_come_with_them_and_use_every_piece() -> None:
+    operators_seen: set[str] = set()
+    opsets: set[int] = set()
+    ran = 0
+    for seed in range(120):
+        model, feeds = wild_model(seed)
+        operators_seen |= operators(model.graph)
+        opsets.add(model.opset_import[0].version)
+        try:
+            session = onnxruntime.InferenceSession(model.SerializeToString())
+            ran += bool(session.run(None, feeds))
+        except Exception:  # noqa: BLE001 - ONNX Runtime's own classes; bfloat16 cannot be handed to numpy
+            continue
+    assert ran >= 110
+    assert len(operators_seen) > 100
+    assert {7, NEWEST} <= opsets
+    assert wild_model(5)[0] == wild_model(5)[0] != wild_model(6)[0]
 
 
 def test_every_kind_that_ships_is_there() -> None:
