@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from taso_py.api import apply, bench, certify, derive, diff, inspect, optimize, rank, verify
+from taso_py.api import apply, bench, certify, derive, diff, eps, inspect, optimize, rank, verify
 from taso_py.options import Options
 from taso_py.progress import ProgressReport
 from taso_py.version import VERSION
@@ -27,6 +27,7 @@ __all__ = [
     "certify",
     "derive",
     "diff",
+    "eps",
     "inspect",
     "optimize",
     "rank",

@@ -27,6 +27,7 @@ from taso_py.options import (
     CheckOptions,
     DeriveOptions,
     DiffOptions,
+    EpsOptions,
     GenerateOptions,
     InspectOptions,
     Options,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from taso_py.check.report import CheckReport
     from taso_py.cost.cache import Cache
     from taso_py.prove.verdict import Proved
+    from taso_py.providers.listing import Offers
     from taso_py.report.application import Application
     from taso_py.report.benchmark import Benchmark
     from taso_py.report.changes import Differences
@@ -75,6 +77,7 @@ __all__ = [
     "check",
     "derive",
     "diff",
+    "eps",
     "find_rule",
     "generate",
     "inspect",
@@ -196,6 +199,18 @@ def inspect(model: Model, options: InspectOptions | None = None, **fields: Any) 
     from taso_py.run import inspect as run
 
     return run.inspect(_model(model), settled)
+
+
+def eps(options: EpsOptions | None = None, **fields: Any) -> Offers:
+    """The execution providers that can be used here, and for others why not and a line that would help.
+
+    Looks into our own environment and those of the interpreters ``ep_python``; each provider is tried in a process of
+    its own.  Nothing that is missing is an error.
+    """
+    settled = chosen(EpsOptions, options, fields)
+    from taso_py.run import eps as run
+
+    return run.eps(settled)
 
 
 def verify(

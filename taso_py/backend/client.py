@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 import pickle
 import signal
-import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from taso_py.backend.kernels import Kernel
 from taso_py.backend.protocol import (
@@ -29,44 +26,34 @@ from taso_py.backend.protocol import (
     Feeds,
     Info,
     ModelRef,
+    Offer,
     Open,
     Outputs,
+    Places,
     Profile,
     Reference,
     Reply,
     Request,
     Run,
     Signature,
+    Survey,
     Time,
     Timings,
     WorkerConfig,
     receive,
     send,
 )
-from taso_py.backend.runtime import require_runtime
+from taso_py.backend.starting import Child, last_words, started
 from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
 from taso_py.folders import RunFolder
-from taso_py.processes.isolated import command, environment
 
 if TYPE_CHECKING:
     import numpy as np
 
     Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
 
-_START_S = 120.0  # importing ONNX Runtime from a cold disk
 _MOMENT_S = 1.0
 _LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
-
-
-@dataclass(slots=True)
-class _Child:
-    """One living process, its socket, its captured stderr, and its numbers for our handles."""
-
-    process: subprocess.Popen[bytes]
-    connection: Connection
-    stderr: IO[bytes]
-    info: Info
-    sessions: dict[int, int]
 
 
 class Worker:
@@ -87,7 +74,7 @@ class Worker:
         self.timeout = timeout
         self.until = math.inf
         self.restarts = 0
-        self._child: _Child | None = None
+        self._child: Child | None = None
         self._opened: dict[int, tuple[ModelRef, Open]] = {}
         self._next = 1
         self._version: str | None = None
@@ -225,6 +212,19 @@ class Worker:
             except ModelError as error:
                 raise ModelError(f"{ref.name}: ONNX Runtime cannot profile it: {error}") from None
 
+    def survey(self, libraries: Sequence[str] = (), *, timeout: float | None = None) -> Offer:
+        """Providers and devices, those of installed plugins and of these libraries included."""
+        return cast(Offer, self._call(Survey(tuple(libraries)), timeout))
+
+    def places(
+        self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None
+    ) -> Mapping[str, int]:
+        """How many nodes of the model each provider runs, at the configuration's provider."""
+        ref = ModelRef.of(model)
+        with RunFolder() as folder:
+            request = Places(self._request(ref), feeds, str(folder.path))
+            return cast("Mapping[str, int]", self._call(request, timeout))
+
     def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:
         """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot."""
         source = ModelRef.of(model).model
@@ -307,9 +307,9 @@ class Worker:
             raise _ERRORS[reply.error](reply.value)
         return reply.value
 
-    def _alive(self) -> _Child:
+    def _alive(self) -> Child:
         if self._child is None:
-            self._child = _start(self.config)
+            self._child = started(self.config)
             self._version = self._child.info.ort_version
         return self._child
 
@@ -328,7 +328,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             child.process.kill()
             code = child.process.wait()
-        tail = _tail(child.stderr)
+        tail = last_words(child.stderr)
         self.stop()
         self.restarts += 1
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -342,37 +342,6 @@ _ERRORS: dict[str, type[ModelError | RuntimeMissingError | WorkerError]] = {
 }
 
 
-def _start(config: WorkerConfig) -> _Child:
-    """Start a child in its own session, so that a terminal's Ctrl-C reaches the parent only."""
-    require_runtime()
-    ours, theirs = socket.socketpair()
-    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-    with theirs:
-        process = subprocess.Popen(
-            command("taso_py.backend.worker", str(theirs.fileno())),
-            stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-            env=environment(),
-        )
-    connection = Connection(ours.detach())
-    try:
-        send(connection, config)
-        info = cast(Reply, receive(connection)).value if connection.poll(_START_S) else None
-    except (EOFError, OSError):
-        info = None
-    if isinstance(info, Info):
-        return _Child(process, connection, stderr, info, {})
-    process.kill()
-    code = process.wait()
-    connection.close()
-    tail = _tail(stderr)
-    stderr.close()
-    raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
-
-
 def _require_file(ref: ModelRef) -> None:
     if not isinstance(ref.model, Path) or ref.model.is_file():
         return
@@ -384,13 +353,6 @@ def _advice(message: str) -> str:
     if "*guarantees* support for models stamped" in message:
         return ": convert it to an older opset or install a newer ONNX Runtime"
     return ""
-
-
-def _tail(stderr: IO[bytes]) -> str:
-    """The last line that the child wrote to stderr, as a clause; empty when it wrote none."""
-    stderr.seek(0)
-    lines = stderr.read().decode(errors="replace").strip().splitlines()
-    return f"; last words: {lines[-1][:200]}" if lines else ""
 
 
 def _median(samples: np.ndarray[Any, np.dtype[np.float64]]) -> float:

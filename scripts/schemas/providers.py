@@ -1,0 +1,17 @@
+"""What is written about execution providers."""
+
+from __future__ import annotations
+
+from scripts.schemas.derive import Document, fields_of
+from taso_py.providers.listing import Offers
+from taso_py.report import eps
+
+
+def of_providers() -> tuple[Document, ...]:
+    return (
+        Document(
+            eps.SCHEMA,
+            "superopt eps: the execution providers that can be used here, and why others cannot.",
+            fields_of(Offers),
+        ),
+    )
