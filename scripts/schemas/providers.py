@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scripts.schemas.derive import Document, fields_of
 from taso_py.providers.listing import Offers
+from taso_py.providers.suite import Conformance
 from taso_py.report import eps
 
 
@@ -13,5 +14,10 @@ def of_providers() -> tuple[Document, ...]:
             eps.SCHEMA,
             "superopt eps: the execution providers that can be used here, and why others cannot.",
             fields_of(Offers),
+        ),
+        Document(
+            eps.CONFORMANCE_SCHEMA,
+            "superopt eps --test: what an execution provider keeps of what superopt relies on.",
+            fields_of(Conformance),
         ),
     )

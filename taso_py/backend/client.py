@@ -22,8 +22,10 @@ from taso_py.backend.kernels import Kernel
 from taso_py.backend.protocol import (
     LEVELS,
     Close,
+    Conform,
     Describe,
     Feeds,
+    Finding,
     Info,
     ModelRef,
     Offer,
@@ -224,6 +226,12 @@ class Worker:
         with RunFolder() as folder:
             request = Places(self._request(ref), feeds, str(folder.path))
             return cast("Mapping[str, int]", self._call(request, timeout))
+
+    def conform(
+        self, check: str, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None
+    ) -> Finding:
+        """What a check of `taso_py.backend.conformance` finds at the configuration's provider."""
+        return cast(Finding, self._call(Conform(check, self._request(ModelRef.of(model)), feeds), timeout))
 
     def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:
         """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot."""

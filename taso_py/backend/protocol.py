@@ -184,6 +184,23 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
+class Conform:
+    """Make one check of `taso_py.backend.conformance`, of the configuration's provider."""
+
+    check: str
+    opened: Open
+    feeds: Feeds
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check of a provider found; ``passed`` is None where there is nothing to check."""
+
+    passed: bool | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """Evaluate in float64 with the onnx package's own evaluator."""
 
@@ -191,7 +208,7 @@ class Reference:
     feeds: Feeds
 
 
-Request: TypeAlias = Open | Close | Describe | Run | Time | Profile | Survey | Places | Reference
+Request: TypeAlias = Open | Close | Describe | Run | Time | Profile | Survey | Places | Conform | Reference
 
 
 @dataclass(frozen=True, slots=True)

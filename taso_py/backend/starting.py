@@ -56,8 +56,10 @@ def started(config: WorkerConfig) -> Child:
     stderr.close()
     if reply is not None:  # it says itself what it lacks
         raise RuntimeMissingError(str(reply.value))
-    where = f" under {config.python}" if config.python is not None else ""
-    raise WorkerError(f"worker cannot start{where} (exit code {code}): check the onnxruntime installation{tail}")
+    if config.python is not None:
+        words = f"no worker can start under {config.python} (exit code {code}): check the onnxruntime there{tail}"
+        raise RuntimeMissingError(words)
+    raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
 
 
 def _greeting(connection: Connection, config: WorkerConfig) -> Reply | None:

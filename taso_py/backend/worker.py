@@ -21,13 +21,14 @@ from typing import Any
 
 import onnxruntime as ort
 
-from taso_py.backend import offered, values
+from taso_py.backend import conformance, offered, values
 from taso_py.backend.delays import stolen_s, waited_s, was_delayed
 from taso_py.backend.kernels import Kernel, kernels_of, nodes_by_provider
 from taso_py.backend.protocol import (
     CPU,
     LEVELS,
     Close,
+    Conform,
     Describe,
     Feeds,
     Info,
@@ -118,22 +119,34 @@ class Host:
                 return self.time(request)
             case Profile():
                 return self.profile(request)
-            case Survey(libraries):
-                return offered.offer(libraries)
-            case Places():
-                return self.places(request)
+            case Survey() | Places() | Conform():
+                return self.of_provider(request)
             case Reference(model, feeds):
                 from taso_py.backend import reference
 
                 return reference.evaluate(model, feeds)
 
+    def of_provider(self, request: Survey | Places | Conform) -> Any:
+        """What is asked about providers, not about a model."""
+        match request:
+            case Survey(libraries):
+                return offered.offer(libraries)
+            case Places():
+                return self.places(request)
+            case Conform():
+                return conformance.conform(self, request)
+
     def open(self, request: Open) -> int:
-        session = self._created(request, self._options(request))
+        session = self.created(request, self.options(request))
         self.opened += 1
-        self.sessions[self.opened] = (session, _DEVICES.get(request.ep, "cpu"))
+        self.sessions[self.opened] = (session, self.device(request.ep))
         return self.opened
 
-    def _created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
+    def device(self, ep: str) -> str:
+        """Where the tensors of a provider live, as ONNX Runtime calls it."""
+        return _DEVICES.get(ep, "cpu")
+
+    def created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
         providers = self._providers(request.ep, options)
         source = request.model if isinstance(request.model, str) else bytes(request.model)
         further = {"disabled_optimizers": list(request.disabled) or None, "enable_fallback": 0}
@@ -169,7 +182,7 @@ class Host:
             )
         return [(ep, given)] if ep == CPU else [(ep, given), CPU]
 
-    def _options(self, request: Open) -> ort.SessionOptions:
+    def options(self, request: Open) -> ort.SessionOptions:
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = _LEVELS[request.level]
@@ -227,11 +240,11 @@ class Host:
 
     def profile(self, request: Profile) -> tuple[Kernel, ...]:
         """Kernel times of a model; a first run that makes everything ready is among the slower half of its runs."""
-        options = self._options(request.opened)
+        options = self.options(request.opened)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(request.folder) / "profile")
-        session = self._created(request.opened, options)
-        run = values.runner(session, request.feeds, _DEVICES.get(request.opened.ep, "cpu"))
+        session = self.created(request.opened, options)
+        run = values.runner(session, request.feeds, self.device(request.opened.ep))
         try:
             runs = _repeated(run, request.budget_s)
         except Exception as error:
@@ -240,10 +253,10 @@ class Host:
 
     def places(self, request: Places) -> dict[str, int]:
         """How many nodes of a model each provider runs."""
-        options = self._options(request.opened)
+        options = self.options(request.opened)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(request.folder) / "places")
-        session = self._created(request.opened, options)
+        session = self.created(request.opened, options)
         try:
             values.run(session, request.feeds, None)
         except Exception as error:

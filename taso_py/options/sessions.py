@@ -63,6 +63,11 @@ class SessionOptions(OptionRecord):
         demand(bool(self.ep), f"{spelled('ep')} is empty: name an execution provider, for example cpu")
 
     @property
+    def is_race(self) -> bool:
+        """Whether several providers are to be raced: a list, or auto for all that are usable."""
+        return "," in self.ep or self.ep.lower() == "auto"
+
+    @property
     def provider(self) -> str:
         """`ep` as ONNX Runtime names it: cpu -> CPUExecutionProvider; a full name stays as it is."""
         return provider_name(self.ep)

@@ -15,7 +15,7 @@ from taso_py.backend.runtime import available_threads, require_runtime
 from taso_py.errors import ModelError, RuntimeMissingError, WorkerError
 from taso_py.options.providers import provider_name, settled_options, short_name
 from taso_py.options.spelling import spelled
-from taso_py.providers.probe import SMALL_FEEDS, small_probe
+from taso_py.providers.probe import small_probe
 
 Origin = Literal["built in", "plugin", "not installed"]
 
@@ -163,9 +163,10 @@ def _plugin(name: str, environment: Environment, library: str, offer: Offer, why
 
 def why_not(config: WorkerConfig) -> str | None:
     """Why a provider does not run a product of two small matrices; None where it does."""
+    small = small_probe()
     try:
         with Worker(config, timeout=_START_S) as worker:
-            places = worker.places(small_probe(), SMALL_FEEDS)
+            places = worker.places(small.model, small.feeds)
     except (ModelError, RuntimeMissingError, WorkerError) as error:
         return str(error)
     return None if places.get(config.ep) else "it starts, but takes no node of a model: others run everything"

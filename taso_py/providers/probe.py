@@ -6,7 +6,7 @@ TF32 or bfloat16 by 5e-4 and more, and float16 overflows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,19 +30,35 @@ class Probe:
 
     model: ModelRef
     feeds: Feeds
-    exact: dict[str, Array]
+    exact: Mapping[str, Array]
 
 
-def small_probe() -> ModelRef:
+def small_probe() -> Probe:
     """y = x @ w for x[2, 4]: what every provider of tensors can run."""
+    return _product(2, 4)
+
+
+def busy_probe() -> Probe:
+    """A product that is worth several threads."""
+    return _product(256, 512)
+
+
+def _product(rows: int, width: int) -> Probe:
+    w, x = np.eye(width, dtype=np.float32), np.ones((rows, width), np.float32)
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])], "small", [_value("x", [2, 4])], [_value("y", [2, 4])],
-        [numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")],
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [_value("x", x.shape)], [_value("y", x.shape)],
+        [numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    return Probe(ModelRef("probe", _serialized(graph)), {"x": x}, {"y": x.astype(np.float64)})
+
+
+def resizable_probe() -> ModelRef:
+    """y = 2·x for x[n, 4]."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "sizes", [_value("x", ["n", 4])], [_value("y", ["n", 4])],
+        [numpy_helper.from_array(2 * np.eye(4, dtype=np.float32), "w")],
     )  # fmt: skip
     return ModelRef("probe", _serialized(graph))
-
-
-SMALL_FEEDS: Feeds = {"x": np.ones((2, 4), np.float32)}
 
 
 def precision_probe(seed: int = 0) -> Probe:
@@ -96,7 +112,7 @@ def _convolved(x: Array, k: Array) -> Array:
     return np.asarray(np.einsum("ncyxrs,ocrs->noyx", windows, k))
 
 
-def _value(name: str, shape: Sequence[int] | None) -> onnx.ValueInfoProto:
+def _value(name: str, shape: Sequence[int | str] | None) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 

@@ -8,11 +8,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from taso_py.providers.listing import Environment, Offers, Provider
+from taso_py.providers.suite import Conformance
 from taso_py.report.content import TextTable
 from taso_py.report.terminal import render, table
 from taso_py.result import plain
 
 SCHEMA = "superopt.eps/1"
+CONFORMANCE_SCHEMA = "superopt.conformance/1"
 
 
 def offers_json(offers: Offers) -> str:
@@ -54,3 +56,20 @@ def _sentence(one: Environment) -> str:
     if one.why is not None:
         return f"{name}: not usable: {one.why}"
     return f"{name}: Python {one.version}, {one.distribution} {one.ort_version}"
+
+
+def conformance_json(found: Conformance) -> str:
+    """One JSON object."""
+    return json.dumps({"schema": CONFORMANCE_SCHEMA, **plain(found)}, indent=2)
+
+
+def conformance_text(found: Conformance) -> str:
+    """One line for each check, and the verdict."""
+    rows = tuple((one.name, one.outcome, one.detail) for one in found.checks)
+    where = "superopt's own environment" if found.python is None else found.python
+    title = f"{found.name}, ONNX Runtime {found.ort_version or 'unknown'}, {where}"
+    options = ", ".join(f"{name}={text}" for name, text in found.options.items()) or "none"
+    verdict = "passed" if found.passed else "failed"
+    words = "computes in float32" if found.lossless else "does not compute in float32: optimize refuses it"
+    lines = (f"provider options: {options}; threads: {found.threads}", f"{verdict}; {found.ep} {words}")
+    return render(Group(table(TextTable(title, ("check", "outcome", "found"), rows)), *map(Text, lines)))

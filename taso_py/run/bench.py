@@ -8,11 +8,12 @@ from taso_py.backend.timing import bench as time_models
 from taso_py.check.facts import interface_difference, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import resolve_shapes
-from taso_py.errors import UsageError
+from taso_py.errors import ModelError, UsageError, WorkerError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
+from taso_py.providers.choosing import worker_config
 from taso_py.report.benchmark import Benchmark
-from taso_py.run.subject import Model, named, reference, require_runnable, worker_config
+from taso_py.run.subject import Model, named, reference, require_runnable
 
 
 def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
@@ -27,7 +28,13 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
     sizes = resolve_shapes(first.inputs, {**options.shapes, **override_shapes(arrays)})
     feeds = make_feeds(first.inputs, sizes, seed=options.seed, overrides=arrays)
     config = worker_config(options)
-    timed = time_models(references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed)
+    try:
+        timed = time_models(
+            references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed
+        )
+    except WorkerError as error:
+        names = ", ".join(dict.fromkeys(map(named, models)))
+        raise ModelError(f"{names}: ONNX Runtime fails to run it: {error}") from None
     return Benchmark(
         models=tuple(map(named, models)),
         rows=timed.rows,

@@ -13,14 +13,16 @@ from taso_py.check.facts import read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import resolve_shapes
 from taso_py.cost.roofline import Roofline, tensor_bytes
+from taso_py.errors import ModelError, WorkerError
 from taso_py.files import load_arrays, require_model_file
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import InspectOptions
+from taso_py.providers.choosing import worker_config
 from taso_py.result import Inspection, ModelProfile
 from taso_py.run.profile import profile
 from taso_py.run.provenance import machine_note, stated
-from taso_py.run.subject import named, reference, require_runnable, weight_bytes, worker_config
+from taso_py.run.subject import named, reference, require_runnable, weight_bytes
 
 
 def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:
@@ -61,8 +63,11 @@ def _profiled(
     facts = read_facts(loaded.proto).inputs
     assignment = resolve_shapes(facts, {**options.shapes, **override_shapes(overrides)})
     feeds = make_feeds(facts, assignment, seed=options.seed, overrides=overrides)
-    with Worker(worker_config(options)) as worker:
-        return profile(worker, reference(model), feeds, loaded.table, roofline)
+    try:
+        with Worker(worker_config(options)) as worker:
+            return profile(worker, reference(model), feeds, loaded.table, roofline)
+    except WorkerError as error:
+        raise ModelError(f"{named(model)}: ONNX Runtime fails to run it: {error}") from None
 
 
 def _all_known(loaded: Loaded, roofline: Roofline) -> bool:

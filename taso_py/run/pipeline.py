@@ -23,6 +23,7 @@ from taso_py.options import Options
 from taso_py.options.spelling import respelled
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
+from taso_py.providers.lossless import require_lossless
 from taso_py.result import ModelProfile, RacedCandidate, Result
 from taso_py.rules.library import Library
 from taso_py.rules.library import load as load_rules
@@ -107,6 +108,7 @@ def _ended_by_time(result: Result) -> bool:
 
 def _run(job: Run) -> Result:
     """The phases behind loading; `Interrupted` where a signal ends them before there is a result."""
+    require_lossless(job.worker)
     try:
         original = time_original(job.worker, job.setting, job.options)
     except WorkerTimeoutError:

@@ -44,3 +44,63 @@ def wrapped_python(folder: Path, module: str, source: str, *, prefix: str = "") 
 def described_as(folder: Path, answer: str) -> Path:
     """An interpreter that says this of itself and can do nothing else."""
     return script(folder / "python", f"echo '{answer}'")
+
+
+STUB = "StubExecutionProvider"
+_STUB = """
+import json, os, pathlib, signal, sys, time
+import numpy as np
+import onnxruntime as ort
+
+STUB, CPU = "StubExecutionProvider", "CPUExecutionProvider"
+real = ort.InferenceSession
+ort.get_available_providers = lambda: [STUB, CPU]
+
+
+class Session(real):
+    def __init__(self, source, options=None, providers=None, **further):
+        given = [(one, {{}}) if isinstance(one, str) else one for one in providers]
+        self.stub = any(name == STUB for name, _ in given)
+        self.given = dict(given)
+        if self.stub:
+            self.before(source)
+        super().__init__(source, options, providers=[CPU], **further)
+
+    def before(self, source):
+        {before}
+
+    def after(self, outputs):
+        {after}
+
+    def get_providers(self):
+        return [STUB, CPU] if self.stub else [CPU]
+
+    def get_provider_options(self):
+        return {{name: dict(options) for name, options in self.given.items()}}
+
+    def run(self, names, feeds, run_options=None):
+        outputs = super().run(names, feeds, run_options)
+        return self.after(outputs) if self.stub else outputs
+
+    def end_profiling(self):
+        name = super().end_profiling()
+        if self.stub:
+            file = pathlib.Path(name)
+            file.write_text(file.read_text().replace(CPU, STUB))
+        return name
+
+
+ort.InferenceSession = Session
+"""
+
+
+def stub_provider(
+    folder: Path, *, before: str = "pass", after: str = "return outputs", log: Path | None = None
+) -> Path:
+    """An interpreter whose ONNX Runtime has a provider named Stub, which is the CPU's but for what a test says.
+
+    ``before`` is run with ``source`` when a session is made, ``after`` with the list ``outputs`` of each run.  Each
+    start of the interpreter is a line of ``log``.
+    """
+    source = _STUB.format(before=before, after=after)
+    return wrapped_python(folder, "sitecustomize", source, prefix="" if log is None else f'echo "$@" >> "{log}"')
