@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from taso_py.api import apply, bench, certify, conform, derive, diff, eps, inspect, optimize, rank, verify
+from taso_py.deployed import session
 from taso_py.options import Options
 from taso_py.progress import ProgressReport
 from taso_py.version import VERSION
@@ -32,6 +33,7 @@ __all__ = [
     "inspect",
     "optimize",
     "rank",
+    "session",
     "verify",
 ]
 

@@ -101,7 +101,12 @@ def optimize(
     from taso_py.run import pipeline
 
     with keeping_warnings(listener_of(progress)) as kept:
-        result = pipeline.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))
+        if settled.is_race:
+            from taso_py.run import placing
+
+            result = placing.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))
+        else:
+            result = pipeline.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))
     return replace(result, warnings=tuple(kept.warnings))
 
 

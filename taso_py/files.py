@@ -108,7 +108,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owner: Path | None = None) -> None:
-    name = str(target) if owner is None else f"{target}, which holds the weights of {owner},"
+    name = str(target) if owner is None else f"{target}, which goes with {owner},"
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from taso_py.finished import FinishedModel
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
 from taso_py.options.delivery import REPORT_SUFFIXES
 from taso_py.options.gate import require_conditions
+from taso_py.providers.record import Placement, record_of, session_file
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.result/1"
@@ -219,6 +220,9 @@ class Result(FinishedModel):
     """The conditions that the result was judged by, as `judged` left them."""
     presenter: Presenter | None = field(default=None, repr=False)
     """What `report` and notebooks show it with."""
+    placement: Placement | None = None
+    """On which of several providers it runs, and what that gains, told apart from what rewriting gains; None where
+    one provider was named."""
     suggested_budget_s: float | None = None
     """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 
@@ -226,6 +230,13 @@ class Result(FinishedModel):
     def changed(self) -> bool:
         """Whether the resulting model differs from the one given."""
         return bool(self.rules)
+
+    def write_into(self, folder: Path, target: Path) -> None:
+        """The model, and beside it how a session of it is made if that was chosen among providers."""
+        FinishedModel.write_into(self, folder, target)  # super() knows no class with slots
+        if self.placement is not None:
+            record = record_of(self.placement, folder / target.name, target)
+            session_file(folder / target.name).write_text(record.to_json(), encoding="utf-8")
 
     def save_decisions(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write what was decided, for `taso_py.apply`, with what was measured for whoever reviews it.
@@ -328,7 +339,7 @@ JSON_FIELDS = (
         "cpu",
         "ort_version",
     ),
-    *("seed", "notes", "warnings", "gate"),
+    *("seed", "notes", "warnings", "gate", "placement"),
 )
 
 

@@ -27,6 +27,7 @@ from taso_py import (
     options,
     progress,
     rank,
+    session,
     stop,
     verify,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "progress",
     "proof_of",
     "rank",
+    "session",
     "standing",
     "stop",
     "verify",

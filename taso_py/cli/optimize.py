@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         "superopt optimize model.onnx",
         "superopt optimize model.onnx faster.onnx --shape batch=8 --threads 2",
         "superopt optimize model.onnx -o faster.onnx --certificate faster.json --report faster.html",
+        "superopt optimize model.onnx faster.onnx --ep auto",
     ),
 )
 @click.argument("model", type=FILE)
@@ -41,6 +42,9 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
 
     Where OUT is the result for the same model, options and machine already, it says so and is done. Where it is a copy
     of MODEL, as a run leaves it that finds nothing faster, the search begins again.
+
+    With --ep auto, or a list as in --ep cpu,openvino, MODEL is raced across providers first and the search runs on the
+    fastest; OUT.session.json beside OUT then says how superopt.session(OUT) makes a session of it.
     """
     from taso_py.report.delivery import delivered, require_deliverable
     from taso_py.report.pipeline import failures_told, tell_pipeline
@@ -52,14 +56,14 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
         delivery.require_compatible(options)
         over = False
         try:
-            require_deliverable(model, delivery)
+            require_deliverable(model, delivery, placed=options.is_race)
         except FileTakenError as error:
             if error.path != delivery.target(model):
                 raise
             over = _is_copy(model, options, delivery)
             if not over:
                 return
-            require_deliverable(model, delivery, over=over)
+            require_deliverable(model, delivery, over=over, placed=options.is_race)
         with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
             with progress_on_stderr(verbosity, stop) as progress:
                 result = api.optimize(model, options, progress=progress, stop=stop)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from taso_py.options.field import OptionRecord, Range, option, reworded
 from taso_py.options.providers import provider_name
@@ -14,6 +14,7 @@ from taso_py.options.spelling import spelled
 from taso_py.options.text import demand, parse_ep_options
 
 OrtLevel = Literal["all", "layout", "extended", "basic", "disable"]
+LEVELS = get_args(OrtLevel)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -22,7 +23,12 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class SessionOptions(OptionRecord):
     """How ONNX Runtime's sessions run."""
 
-    ep: str = option("--ep", "cpu", "Execution provider: any that superopt eps lists as usable.", group="ONNX Runtime")
+    ep: str = option(
+        "--ep",
+        "cpu",
+        "Execution provider, as superopt eps lists them; optimize: also several, as in cpu,openvino, or auto for all.",
+        group="ONNX Runtime",
+    )
     ep_options: Mapping[str, str] = option(
         "--ep-option",
         _NOTHING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
 
     It goes by the metadata of the file: whoever alters the model and leaves them is believed.
     """
-    prepare(model, options)  # what cannot be meant is told before anything that is in the way
+    # What cannot be meant is told before anything that is in the way.
+    prepare(model, replace(options, ep="cpu", ep_python=()) if options.is_race else options)
     if not output.is_file() or same_file(model, output):
         raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
     try:
@@ -41,6 +43,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
         return Standing(model, output, told, "it is not a result of superopt's, or does not say so")
     if lost:
         return Standing(model, output, told, f"it is superopt's result, but its weights {lost[0]!r} are not beside it")
+    if options.is_race:
+        return Standing(model, output, told, "providers are raced anew every time")
     wanted = provenance.identity(model, options, usable_rules(options, progress))
     return Standing(model, output, told, _unlike(told, wanted))
 
