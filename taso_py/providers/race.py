@@ -8,7 +8,7 @@ all the same is measured, and a round in which that is more than a little does n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -62,10 +62,8 @@ class ProviderRace:
         workloads: Sequence[Feeds],
         *,
         patience_s: float,
-        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.original, self.workloads = original, workloads
-        self.patience_s, self.stopped = patience_s, stopped
+        self.original, self.workloads, self.patience_s = original, workloads, patience_s
         self.entrants = [Entrant(config=config, worker=Worker(config, timeout=patience_s)) for config in configs]
         self._stack = ExitStack()
 
@@ -108,7 +106,7 @@ class ProviderRace:
         done = 0
         for number in range(_PATIENCE * rounds):
             alive = [one for one in self.entrants if one.handle is not None]
-            if done == rounds or len(alive) < 2 or self.stopped() or time.monotonic() >= deadline:
+            if done == rounds or len(alive) < 2 or time.monotonic() >= deadline:
                 break
             entries = len(alive) * len(self.workloads)
             block = affordable_block(_BLOCK_S, deadline - time.monotonic(), rounds - done, entries)

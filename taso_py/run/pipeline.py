@@ -30,7 +30,14 @@ from taso_py.rules.library import load as load_rules
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_slow
+from taso_py.run.original import (
+    confirmation_seconds,
+    race_seconds,
+    refused,
+    require_same_values,
+    time_original,
+    too_slow,
+)
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
@@ -123,6 +130,7 @@ def _run(job: Run) -> Result:
         job.profile = _profiled(job, job.setting.reference, job.setting.loaded.table)
         job.clock.lap("profile")
     with work_folder() as folder, _checker(job) as checker:
+        require_same_values(job, checker)
         workshop = _workshop(job, checker, folder)
         result = _decide(job, workshop, *_search_and_check(job, workshop))
     job.clock.lap("race")

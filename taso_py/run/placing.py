@@ -67,7 +67,7 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     chosen = [home]
     try:
         with stop.abandoning():
-            chosen, record = _raced(found.all, setting, options, clock, progress)
+            chosen, record = _raced(found.all, setting, clock, progress)
     except Interrupted:
         pass  # the search below ends at once, and says why
     clock.lap("providers")
@@ -78,9 +78,10 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
 
 
 def _raced(
-    everybody: Sequence[Contender], setting: Subject, options: Options, clock: Clock, progress: Progress
+    everybody: Sequence[Contender], setting: Subject, clock: Clock, progress: Progress
 ) -> tuple[list[_Placed], tuple[RacedProvider, ...]]:
     """The providers to search on, the best first, and what the race found of all."""
+    least = 1 + everybody[0].options.min_gain
     progress.phase(f"race {len(everybody)} providers")
     progress.update(remaining_s=clock.left())
     patience = max(_PATIENCE_S, _PATIENCE_SHARE * clock.budget)
@@ -94,14 +95,14 @@ def _raced(
         race.time(_RACE_ROUNDS, deadline=max(clock.at(_RACE_SHARE), time.monotonic() + 1.0))
         record = race.record()
     order = sorted(range(len(record)), key=lambda i: -(record[i].speedup or 0.0))
-    best = [i for i in order if i == 0 or (record[i].speedup or 0.0) >= 1 + options.min_gain]
+    best = [i for i in order if i == 0 or (record[i].speedup or 0.0) >= least]
     near = [i for i in best[:2] if (record[i].speedup or 1.0) >= _WITHIN * (record[best[0]].speedup or 1.0)]
     enough = clock.budget - clock.elapsed() >= len(near) * _LEAST_SEARCH_S
     wanted = near if enough else near[:1]
     placed = []
     for number in wanted:
         gain = _AT_HOME if number == 0 else _confirmed([everybody[0], everybody[number]], setting, clock, patience)
-        if gain is not None and (number == 0 or (gain.low > 1 and gain.median >= 1 + options.min_gain)):
+        if gain is not None and (number == 0 or (gain.low > 1 and gain.median >= least)):
             placed.append(_Placed(everybody[number], gain))
     return placed or [_Placed(everybody[0], _AT_HOME)], record
 

@@ -20,6 +20,7 @@ from taso_py.providers import lossless, suite
 from taso_py.providers.lossless import loss
 from taso_py.providers.probe import precision_probe, worst_error
 from taso_py.providers.suite import Check, Conformance, check_names
+from taso_py.run import original
 from tests.conftest import tiny_network
 from tests.helpers.interpreters import openvino_python, stub_provider
 
@@ -182,3 +183,61 @@ def test_optimize_refuses_such_a_provider_in_one_line(
     assert says in errors[0]
     assert not out.exists()
     assert model.read_bytes() == before
+
+
+_OF_THE_MODEL = "if b'BatchNormalization' in (source if isinstance(source, bytes) else open(source, 'rb').read()): "
+"""So that the probe of precision, which is made first, is spared."""
+
+AT_THE_MODEL: dict[str, tuple[dict[str, str], int, str]] = {
+    "refuses a node": (
+        {"before": _OF_THE_MODEL + "raise ValueError('Stub: Conv is not supported')"},
+        3,
+        "ONNX Runtime cannot load it: Stub: Conv is not supported",
+    ),
+    "crashes": (
+        {"before": _OF_THE_MODEL + "os.kill(os.getpid(), signal.SIGSEGV)"},
+        3,
+        "ONNX Runtime fails on the original: worker died (SIGSEGV)",
+    ),
+    "NaN": (
+        {"after": "return [one * np.nan if one.ndim == 4 and one.shape[1] == 4 else one for one in outputs]"},
+        2,
+        "--ep Stub gives other values for this model than ONNX Runtime's CPU provider: output 'y'",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", AT_THE_MODEL)
+def test_a_fault_at_the_model_is_one_line(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stub, code, says = AT_THE_MODEL[fault]
+    model, out = tmp_path / "m.onnx", tmp_path / "o.onnx"
+    onnx.save(tiny_network(), model)
+    python = stub_provider(tmp_path, **stub)
+    arguments = ["--ep", "Stub", "--ep-python", str(python), "--time-budget", "20"]
+    assert main(["optimize", str(model), str(out), *arguments]) == code
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("superopt: error")]
+    assert len(errors) == 1
+    assert says in errors[0]
+    assert not out.exists()
+
+
+def test_a_hang_at_the_model_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(original, "_PATIENCE_S", 2.0)
+    model, out = tmp_path / "m.onnx", tmp_path / "o.onnx"
+    onnx.save(tiny_network(), model)
+    python = stub_provider(tmp_path, before=_OF_THE_MODEL + "time.sleep(600)")
+    arguments = ["--ep", "Stub", "--ep-python", str(python), "--time-budget", "1"]
+    assert main(["optimize", str(model), str(out), *arguments]) == 0
+    assert "ONNX Runtime neither opened nor ran the model" in capsys.readouterr().out
+    assert out.read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize("line", ["bench {}", "inspect {} --profile"])
+def test_a_crash_elsewhere_is_one_line(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(tiny_network(), model)
+    python = stub_provider(tmp_path, before="os.kill(os.getpid(), signal.SIGSEGV)")
+    assert main([*line.format(model).split(), "--ep", "Stub", "--ep-python", str(python)]) == 3
+    assert "worker died (SIGSEGV)" in capsys.readouterr().err
