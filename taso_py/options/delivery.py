@@ -43,7 +43,6 @@ class EpsDelivery(Display):
         None,
         "Hold this provider to what superopt relies on, float32 arithmetic included; exit code 1 if it fails.",
         metavar="NAME",
-        variable=False,
         group="Check",
         per_run=True,
     )

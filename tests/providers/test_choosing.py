@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 import taso_py
 from taso_py import api
+from taso_py.backend.interpreters import worker_command, worker_environment
 from taso_py.cli import main
 from taso_py.errors import RuntimeMissingError, UsageError
 from taso_py.options import CheckOptions
 from taso_py.providers.choosing import interpreter_of, worker_config
-from tests.conftest import tiny_network
+from tests.conftest import ROOT, tiny_network
 from tests.helpers.interpreters import (
     OPENVINO,
     STUB,
@@ -138,3 +140,28 @@ def test_openvino_runs_in_its_environment(place: Path) -> None:
     assert report.passed
     assert not report.warnings
     assert taso_py.bench(["m.onnx"], ep="openvino", ep_python=[python], rounds=2, block_s=0.01).ep == OPENVINO
+
+
+def test_numpy_and_onnx_runtime_are_all_that_a_worker_needs(place: Path) -> None:
+    """What else superopt depends on cannot be imported there."""
+    others = ("click", "jinja2", "lark", "ml_dtypes", "onnx", "onnx_ir", "rich", "z3")
+    python = wrapped_python(place, "sitecustomize", f"import sys; sys.modules |= dict.fromkeys({others}, None)")
+    report = api.check("m.onnx", "m.onnx", ep_python=[python])
+    assert report.passed
+    assert not report.warnings
+    assert taso_py.bench(["m.onnx"], ep_python=[python], rounds=2, block_s=0.01).rounds == 2
+    assert api.conform("cpu", ep_python=[python]).passed
+
+
+def test_the_packages_of_our_own_environment_are_not_shown_to_another(place: Path) -> None:
+    """Its own onnxruntime would lose against ours."""
+    code = "import sys, taso_py.backend.worker as w; print([p for p in sys.path if p == sys.argv[1]], w.__name__)"
+    python = wrapped_python(place, "unused", "")
+    command = worker_command(str(python), 0)
+    assert command[:3] == [str(python), "-P", "-c"]
+    script_of_worker = command[3].rpartition("runpy.run_module")[0]
+    done = subprocess.run(
+        [*command[:3], f"{script_of_worker}\nsys.argv[1:] = [{str(ROOT)!r}]\n{code}", *command[4:]],
+        env=worker_environment(str(python)), capture_output=True, text=True, timeout=60, cwd=place,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[] taso_py.backend.worker\n"), done.stderr
