@@ -141,3 +141,20 @@ def test_under_the_interpreter_that_was_raced_it_is_that_provider(model: Path) -
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([python, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, f"{OPENVINO}\n"), done.stderr
+
+
+def test_with_consent_a_library_is_loaded_and_its_devices_are_given(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The devices of the CPU provider stand for those of a plugin."""
+    loaded: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        onnxruntime, "register_execution_provider_library", lambda name, path: loaded.append((name, path))
+    )
+    placed(model, library="/a/plugin.so")
+    session = taso_py.session(model, allow_library=True)
+    assert loaded == [("plugin", "/a/plugin.so")]
+    assert session.run(None, FEEDS)[0].shape == (1, 4, 8, 8)
+    placed(model, library="/a/plugin.so", ep="OtherExecutionProvider")
+    with pytest.raises(RuntimeMissingError, match="offers no device of OtherExecutionProvider"):
+        taso_py.session(model, allow_library=True)

@@ -30,15 +30,15 @@ def devices_of(provider: str) -> list[Any]:
 
 def offer(libraries: tuple[str, ...]) -> Offer:
     """Everything that is built in, and what plugin libraries add."""
-    installed, refused = _installed_plugins()
-    named = tuple(dict.fromkeys((*installed, *libraries)))
+    names, refused = _installed_plugins()
+    named = tuple(dict.fromkeys((*names, *libraries)))
     for path in named:
         try:
             load_library(path)
         except Exception as error:  # noqa: BLE001 - a library may do anything; the others count all the same
             refused.append((path, " ".join(str(error).split())[:300]))
     devices = tuple(map(_device, ort.get_ep_devices())) if hasattr(ort, "get_ep_devices") else ()
-    return Offer(tuple(ort.get_available_providers()), devices, tuple(refused), named)
+    return Offer(tuple(ort.get_available_providers()), devices, tuple(refused), named, tuple(names.items()))
 
 
 def _device(one: Any) -> Device:
@@ -47,15 +47,17 @@ def _device(one: Any) -> Device:
     return Device(str(one.ep_name), str(one.device.type).rpartition(".")[2], vendor, metadata_.get("version"))
 
 
-def _installed_plugins() -> tuple[list[str], list[tuple[str, str]]]:
-    """Libraries of the packages that bring one, which say by convention where it lies; and those that do not."""
-    found, refused = [], []
+def _installed_plugins() -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Library -> provider of the packages that bring one, which say both by convention; and those that do not."""
+    found: dict[str, str] = {}
+    refused = []
     for one in metadata.distributions():
         name = str(one.metadata["Name"] or "").lower()
         if not name.startswith(_PLUGIN):
             continue
         try:
-            found.append(str(import_module(name.replace("-", "_")).get_library_path()))
+            package = import_module(name.replace("-", "_"))
+            found[str(package.get_library_path())] = str(package.get_ep_name())
         except Exception as error:  # noqa: BLE001 - somebody else's package
             refused.append((name, " ".join(str(error).split())[:300] or type(error).__name__))
     return found, refused

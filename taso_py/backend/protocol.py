@@ -164,6 +164,8 @@ class Offer:
     """Libraries that cannot be loaded, and why."""
     plugins: tuple[str, ...] = ()
     """Libraries of plugins that are installed as packages, and those that were named."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Libraries of packages, and how these call their provider."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,8 @@ def _plugins(offer: Offer, environment: Environment, python: Path | None) -> lis
             rows.append(_plugin(name, environment, library, offer, why))
         if not names:
             why = refused.pop(library, "it offers no device of this machine")
-            rows.append(_plugin(Path(library).stem, environment, library, offer, why))
+            name = dict(offer.names).get(library, Path(library).stem)
+            rows.append(_plugin(name, environment, library, offer, why))
     return rows + [_plugin(name, environment, name, offer, why) for name, why in refused.items()]
 
 

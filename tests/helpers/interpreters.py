@@ -17,7 +17,7 @@ _NAMED = "OPENVINO_PYTHON"
 def openvino_python() -> Path:
     """The interpreter of an environment with onnxruntime-openvino; the test is skipped where there is none."""
     named = os.environ.get(_NAMED)
-    path = Path(named) if named else ROOT / ".venv" / "openvino" / "bin" / "python"
+    path = ROOT / (named or Path(".venv", "openvino", "bin", "python"))
     if not path.exists():
         pytest.skip(f"no OpenVINO: {_NAMED} names no interpreter that has it, and make test-eps was not run")
     return path

@@ -165,3 +165,20 @@ def test_the_packages_of_our_own_environment_are_not_shown_to_another(place: Pat
         env=worker_environment(str(python)), capture_output=True, text=True, timeout=60, cwd=place,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "[] taso_py.backend.worker\n"), done.stderr
+
+
+_PLUGIN = """
+import onnxruntime as ort
+ort.register_execution_provider_library = lambda name, path: None
+"""
+
+
+def test_a_provider_of_a_library_is_given_its_devices(place: Path) -> None:
+    """The devices of the CPU provider stand for those of a plugin: no plugin has a device on every machine."""
+    python = wrapped_python(place, "sitecustomize", _PLUGIN)
+    library = place / "plugin.so"
+    library.touch()
+    report = api.check("m.onnx", "m.onnx", ep="cpu", ep_python=[python], ep_library=library)
+    assert report.passed
+    with pytest.raises(RuntimeMissingError, match=r"plugin\.so offers no device of OtherExecutionProvider here"):
+        taso_py.bench(["m.onnx"], ep="Other", ep_python=[python], ep_library=library, rounds=2)

@@ -11,7 +11,7 @@ from taso_py import api
 from taso_py.cli import main
 from taso_py.options.providers import CPU_PROVIDER, provider_name, settled_options, short_name
 from taso_py.providers.listing import Environment, Provider
-from tests.helpers.interpreters import OPENVINO, described_as, openvino_python, script
+from tests.helpers.interpreters import OPENVINO, described_as, openvino_python, script, wrapped_python
 
 
 def environments(*pythons: Path) -> list[Environment]:
@@ -123,3 +123,31 @@ def test_what_makes_a_provider_lossless_gives_way_to_what_is_asked_for() -> None
     assert settled_options(OPENVINO, {"load_config": asked}, 2)["load_config"] == asked
     assert settled_options(OPENVINO, {"load_config": "file.json"}, 2)["load_config"] == "file.json"
     assert "GPU" in json.loads(settled_options(OPENVINO, {"device_type": "GPU"}, 2)["load_config"])
+
+
+_PLUGIN = """
+import sys, types
+from importlib import metadata
+package = types.ModuleType("onnxruntime_ep_somebodys")
+package.get_library_path, package.get_ep_name = (lambda: {library!r}), (lambda: "SomebodysExecutionProvider")
+sys.modules["onnxruntime_ep_somebodys"] = package
+real = metadata.distributions
+about = types.SimpleNamespace(metadata={{"Name": "onnxruntime-ep-somebodys"}})
+metadata.distributions = lambda: [*real(), about]
+import onnxruntime as ort
+register = ort.register_execution_provider_library
+ort.register_execution_provider_library = lambda name, path: {register}
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "says"),
+    [("None", "it offers no device of this machine"), ("register(name, path)", "somebodys.so")],
+)
+def test_a_plugin_that_is_installed_is_listed(register: str, says: str, tmp_path: Path) -> None:
+    library = str(tmp_path / "somebodys.so")
+    python = wrapped_python(tmp_path, "sitecustomize", _PLUGIN.format(library=library, register=register))
+    found = api.eps(ep_python=[python]).providers
+    row = provider(found, "SomebodysExecutionProvider")
+    assert (row.origin, row.usable, row.library, row.python) == ("plugin", False, library, str(python))
+    assert says in (row.why or "")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +26,7 @@ from taso_py.report.document import html, markdown
 from taso_py.report.terminal import result_text
 from taso_py.result import Result
 from taso_py.run import pipeline, placing
-from tests.conftest import tiny_network
+from tests.conftest import cli_environment, tiny_network
 from tests.helpers.interpreters import STUB, stub_provider
 from tests.helpers.schemas import require_valid
 
@@ -212,3 +216,20 @@ def test_a_real_race_ends_with_a_session_file(place: Path) -> None:
     record = read_record(session_file(Path("o.onnx")))
     assert record.ep in (CPU, STUB)
     assert record.sha256 == sha256_of(Path("o.onnx"))
+
+
+def test_an_interrupt_during_the_race_leaves_the_model_as_it_was(place: Path) -> None:
+    mark = place / "hangs"
+    python = stub_provider(place, before=f"open({str(mark)!r}, 'w').close(); time.sleep(600)")
+    arguments = ["optimize", "m.onnx", "o.onnx", "--ep", "auto", "--ep-python", str(python), "--time-budget", "300"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "taso_py", *arguments], env=cli_environment(), stderr=subprocess.PIPE, text=True
+    ) as run:
+        limit = time.monotonic() + 60
+        while not mark.exists() and time.monotonic() < limit:
+            time.sleep(0.1)
+        run.send_signal(signal.SIGINT)
+        _, error = run.communicate(timeout=60)
+    assert run.returncode == 0, error
+    assert Path("o.onnx").read_bytes() == Path("m.onnx").read_bytes()
+    assert read_record(session_file(Path("o.onnx"))).ep == CPU
