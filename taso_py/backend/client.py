@@ -214,9 +214,9 @@ class Worker:
             except ModelError as error:
                 raise ModelError(f"{ref.name}: ONNX Runtime cannot profile it: {error}") from None
 
-    def survey(self, libraries: Sequence[str] = (), *, timeout: float | None = None) -> Offer:
-        """Providers and devices, those of installed plugins and of these libraries included."""
-        return cast(Offer, self._call(Survey(tuple(libraries)), timeout))
+    def survey(self, *, timeout: float | None = None) -> Offer:
+        """Providers and devices, those of the configuration's library included."""
+        return cast(Offer, self._call(Survey(), timeout))
 
     def places(
         self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None

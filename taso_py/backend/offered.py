@@ -28,17 +28,11 @@ def devices_of(provider: str) -> list[Any]:
     return [one for one in ort.get_ep_devices() if one.ep_name == provider]
 
 
-def offer(libraries: tuple[str, ...]) -> Offer:
-    """Everything that is built in, and what plugin libraries add."""
-    names, refused = _installed_plugins()
-    named = tuple(dict.fromkeys((*names, *libraries)))
-    for path in named:
-        try:
-            load_library(path)
-        except Exception as error:  # noqa: BLE001 - a library may do anything; the others count all the same
-            refused.append((path, " ".join(str(error).split())[:300]))
+def offer() -> Offer:
+    """What is built in, the devices of whatever is loaded, and the plugins that could be."""
+    found, broken = _installed_plugins()
     devices = tuple(map(_device, ort.get_ep_devices())) if hasattr(ort, "get_ep_devices") else ()
-    return Offer(tuple(ort.get_available_providers()), devices, tuple(refused), named, tuple(names.items()))
+    return Offer(tuple(ort.get_available_providers()), devices, tuple(found), tuple(broken))
 
 
 def _device(one: Any) -> Device:
@@ -47,17 +41,16 @@ def _device(one: Any) -> Device:
     return Device(str(one.ep_name), str(one.device.type).rpartition(".")[2], vendor, metadata_.get("version"))
 
 
-def _installed_plugins() -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Library -> provider of the packages that bring one, which say both by convention; and those that do not."""
-    found: dict[str, str] = {}
-    refused = []
+def _installed_plugins() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(library, provider) of the packages that bring one, which say both by convention; and those that do not."""
+    found, broken = [], []
     for one in metadata.distributions():
         name = str(one.metadata["Name"] or "").lower()
         if not name.startswith(_PLUGIN):
             continue
         try:
             package = import_module(name.replace("-", "_"))
-            found[str(package.get_library_path())] = str(package.get_ep_name())
+            found.append((str(package.get_library_path()), str(package.get_ep_name())))
         except Exception as error:  # noqa: BLE001 - somebody else's package
-            refused.append((name, " ".join(str(error).split())[:300] or type(error).__name__))
-    return found, refused
+            broken.append((name, " ".join(str(error).split())[:300] or type(error).__name__))
+    return found, broken

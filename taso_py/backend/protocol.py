@@ -155,24 +155,20 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What an ONNX Runtime offers once plugin libraries are loaded."""
+    """What an ONNX Runtime offers, the configuration's library included."""
 
     providers: tuple[str, ...]
     """Built in."""
     devices: tuple[Device, ...]
-    refused: tuple[tuple[str, str], ...]
-    """Libraries that cannot be loaded, and why."""
-    plugins: tuple[str, ...] = ()
-    """Libraries of plugins that are installed as packages, and those that were named."""
-    names: tuple[tuple[str, str], ...] = ()
-    """Libraries of packages, and how these call their provider."""
+    packages: tuple[tuple[str, str], ...]
+    """(library, provider) of the plugins that are installed as packages; they are not loaded."""
+    broken: tuple[tuple[str, str], ...]
+    """Such packages that do not say what they should, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """List what is offered, plugins that are installed and these libraries included."""
-
-    libraries: tuple[str, ...]
+    """List what is offered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,8 @@ class Host:
     def of_provider(self, request: Survey | Places | Conform) -> Any:
         """What is asked about providers, not about a model."""
         match request:
-            case Survey(libraries):
-                return offered.offer(libraries)
+            case Survey():
+                return offered.offer()
             case Places():
                 return self.places(request)
             case Conform():

@@ -13,7 +13,7 @@ from taso_py.backend.interpreters import absolute, described
 from taso_py.backend.protocol import Device, Offer, WorkerConfig
 from taso_py.backend.runtime import available_threads, require_runtime
 from taso_py.errors import ModelError, RuntimeMissingError, WorkerError
-from taso_py.options.providers import provider_name, settled_options, short_name
+from taso_py.options.providers import settled_options, short_name
 from taso_py.options.spelling import spelled
 from taso_py.providers.probe import small_probe
 
@@ -118,17 +118,21 @@ def _providers_in(
     try:
         with Worker(config) as worker:
             version = worker.ort_version()
-            offer = worker.survey([str(one.absolute()) for one in libraries], timeout=_START_S)
+            offer = worker.survey(timeout=_START_S)
     except (RuntimeMissingError, WorkerError) as error:
         advice = f"{environment.python} -m pip install --force-reinstall {environment.distribution or 'onnxruntime'}"
         return replace(environment, why=str(error), advice=advice), []
     found = [_built_in(name, offer, environment, python, version) for name in offer.providers]
-    return environment, found + _plugins(offer, environment, python)
+    named = {str(absolute(one)): one.stem for one in libraries}
+    for library, name in (dict(offer.packages) | named).items():
+        found += _plugins(library, name, replace(config, library=library), set(offer.providers), environment)
+    broken = (_plugin(name, environment, None, why=why) for name, why in offer.broken)
+    return environment, [*found, *broken]
 
 
 def _built_in(name: str, offer: Offer, environment: Environment, python: Path | None, version: str) -> Provider:
     devices = tuple(one for one in offer.devices if one.provider == name)
-    config = _config(name, python, None)
+    config = _config(name, python)
     why = _REMOTE.get(name) or why_not(config)
     return Provider(
         ep=short_name(name), name=name, origin="built in", python=environment.python, version=version,
@@ -136,25 +140,30 @@ def _built_in(name: str, offer: Offer, environment: Environment, python: Path | 
     )  # fmt: skip
 
 
-def _plugins(offer: Offer, environment: Environment, python: Path | None) -> list[Provider]:
-    """What libraries add: the providers of their devices; one that cannot be loaded or has no device, by its file."""
-    refused = dict(offer.refused)
-    added = {one.provider for one in offer.devices} - set(offer.providers)
-    rows = []
-    for library in offer.plugins:
-        names = sorted(added) if library not in refused else []
-        for name in names:
-            why = why_not(_config(name, python, library))
-            rows.append(_plugin(name, environment, library, offer, why))
-        if not names:
-            why = refused.pop(library, "it offers no device of this machine")
-            name = dict(offer.names).get(library, Path(library).stem)
-            rows.append(_plugin(name, environment, library, offer, why))
-    return rows + [_plugin(name, environment, name, offer, why) for name, why in refused.items()]
+def _plugins(
+    library: str, name: str, config: WorkerConfig, known: set[str], environment: Environment
+) -> list[Provider]:
+    """What a library adds; one row with its own name, and why, where that is nothing."""
+    try:
+        with Worker(config) as worker:
+            devices = worker.survey(timeout=_START_S).devices
+    except (RuntimeMissingError, WorkerError) as error:
+        return [_plugin(name, environment, library, why=str(error))]
+    added = dict.fromkeys(one.provider for one in devices if one.provider not in known)
+    if not added:
+        return [_plugin(name, environment, library, why="it offers no device of this machine")]
+    return [
+        _plugin(
+            one, environment, library, tuple(d for d in devices if d.provider == one),
+            why=why_not(replace(config, ep=one)),
+        )
+        for one in added
+    ]  # fmt: skip
 
 
-def _plugin(name: str, environment: Environment, library: str, offer: Offer, why: str | None) -> Provider:
-    devices = tuple(one for one in offer.devices if one.provider == name)
+def _plugin(
+    name: str, environment: Environment, library: str | None, devices: tuple[Device, ...] = (), *, why: str | None
+) -> Provider:
     return Provider(
         ep=short_name(name), name=name, origin="plugin", python=environment.python, library=library,
         version=next((one.version for one in devices), None), devices=devices, usable=why is None, why=why,
@@ -173,11 +182,10 @@ def why_not(config: WorkerConfig) -> str | None:
     return None if places.get(config.ep) else "it starts, but takes no node of a model: others run everything"
 
 
-def _config(name: str, python: Path | None, library: str | None) -> WorkerConfig:
+def _config(name: str, python: Path | None) -> WorkerConfig:
     threads = available_threads()
-    options = () if library is not None else tuple(settled_options(name, {}, threads).items())
-    where = None if python is None else str(python)
-    return WorkerConfig(name, options, threads, python=where, library=library)
+    options = tuple(settled_options(name, {}, threads).items())
+    return WorkerConfig(name, options, threads, python=None if python is None else str(python))
 
 
 def _advice(name: str, environment: Environment) -> str | None:
@@ -205,8 +213,3 @@ def _without_repeats(providers: Sequence[Provider]) -> list[Provider]:
     """Without the row that says "not installed" of one that is there and does not start."""
     there = {one.name for one in providers if one.origin != "not installed"}
     return [one for one in providers if one.origin != "not installed" or one.name not in there]
-
-
-def find_provider(ep: str, offers: Offers) -> Provider | None:
-    """The first usable provider of a name, in the order of the environments."""
-    return next((one for one in offers.usable if one.name == provider_name(ep)), None)

@@ -68,6 +68,11 @@ class Placement:
     providers: tuple[RacedProvider, ...] = ()
 
     @property
+    def moved(self) -> bool:
+        """Whether it is another provider than the first."""
+        return self.ep != self.baseline
+
+    @property
     def total_speedup(self) -> float:
         """The product of both."""
         return self.placement_speedup * self.rewriting_speedup
@@ -76,7 +81,7 @@ class Placement:
         """Both gains, told apart."""
         where = "" if self.python is None else f" of {self.python}"
         base = short_name(self.baseline)
-        if self.ep == self.baseline:
+        if not self.moved:
             moved = f"{base} is the fastest provider for the original"
         else:
             interval = f"[{self.placement_low:.3f}, {self.placement_high:.3f}]"

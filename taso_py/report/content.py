@@ -32,6 +32,8 @@ def headline(result: Result) -> str:
     name = result.input.name if result.input is not None else "model"
     if result.improved is None:
         return f"{name}: {_untimed(result)}"
+    if not result.improved and result.placement is not None:
+        return f"{name}: no rewrite is faster, the output is the model as it was"
     if not result.improved:
         return f"{name}: not improved, the output is the model as it was"
     return f"{name}: {_gain(result)}{_error(result)}{_doubt(result)}"

@@ -20,7 +20,7 @@ class Deployment:
 
 def deployment(result: Result) -> Deployment | None:
     """For the file that was written, or for a name that it could get; None for a result that is the original."""
-    if not result.changed:
+    if not result.changed and result.placement is None:
         return None
     output = str(result.output or "optimised.onnx")
     code = (

@@ -126,7 +126,7 @@ def test_what_makes_a_provider_lossless_gives_way_to_what_is_asked_for() -> None
 
 
 _PLUGIN = """
-import sys, types
+import os, signal, sys, types
 from importlib import metadata
 package = types.ModuleType("onnxruntime_ep_somebodys")
 package.get_library_path, package.get_ep_name = (lambda: {library!r}), (lambda: "SomebodysExecutionProvider")
@@ -142,7 +142,11 @@ ort.register_execution_provider_library = lambda name, path: {register}
 
 @pytest.mark.parametrize(
     ("register", "says"),
-    [("None", "it offers no device of this machine"), ("register(name, path)", "somebodys.so")],
+    [
+        ("None", "it offers no device of this machine"),
+        ("register(name, path)", "somebodys.so cannot be loaded"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "exit code -11"),
+    ],
 )
 def test_a_plugin_that_is_installed_is_listed(register: str, says: str, tmp_path: Path) -> None:
     library = str(tmp_path / "somebodys.so")

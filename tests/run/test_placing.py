@@ -93,6 +93,13 @@ def test_the_search_runs_where_the_original_is_fastest(
     for text in (result_text(result), markdown(result).replace("\\", ""), html(result)):
         assert "placement on Stub" in text
         assert "rewriting there: 1.250; together: 2.500" in text
+    saved = result.save("o.onnx")
+    for text in (markdown(saved).replace("\\", ""), html(saved).replace("&#39;", "'")):
+        assert "superopt.session('o.onnx')" in text
+    assert f"next: run it by superopt.session('o.onnx'), under {place / 'python'}" in result_text(saved)
+    same = replace(saved, improved=False, rules=(), speedup=None)
+    assert "no rewrite is faster, the output is the model as it was" in result_text(same)
+    assert "next: run it by superopt.session('o.onnx')" in result_text(same)
 
 
 def test_the_cpu_keeps_what_nothing_else_runs_faster(
