@@ -45,6 +45,7 @@ class EpsDelivery(Display):
         metavar="NAME",
         group="Check",
         per_run=True,
+        completes="providers",
     )
 
 

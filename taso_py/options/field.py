@@ -29,7 +29,7 @@ Group = Literal[
     "Pipeline", "General",
 ]  # fmt: skip
 """The headings of a command's help, in their order."""
-Completion = Literal["rules"]
+Completion = Literal["rules", "providers"]
 """Names that only the library knows; choices and files follow from a field's type."""
 
 

@@ -29,6 +29,8 @@ _PROVIDERS = {
     "azure": "Azure",
 }
 _SUFFIX = "ExecutionProvider"
+KNOWN = tuple(sorted(_PROVIDERS))
+"""What a shell offers where a provider is to be named."""
 
 
 def provider_name(given: str) -> str:

@@ -28,6 +28,7 @@ class SessionOptions(OptionRecord):
         "cpu",
         "Execution provider, as superopt eps lists them; optimize: also several, as in cpu,openvino, or auto for all.",
         group="ONNX Runtime",
+        completes="providers",
     )
     ep_options: Mapping[str, str] = option(
         "--ep-option",

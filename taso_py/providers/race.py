@@ -30,6 +30,8 @@ _MOST_IDLE = 0.05
 """Of a CPU that waiting workers may keep busy in a round that counts."""
 _PATIENCE = 3
 """Rounds that may not count for each that should."""
+_BASELINE = 6
+"""How many times longer the baseline may take than others: without it there is no run at all."""
 _Failures = (ModelError, RuntimeMissingError, WorkerError, NotLosslessError)
 
 
@@ -82,24 +84,29 @@ class ProviderRace:
 
         Raises what the baseline raises: without it there is no race.
         """
+        base = self.entrants[0]
+        if checker is not None:
+            checker.prepare()  # its time is nobody's of these
         for one in self.entrants:
+            patience = self.patience_s * (_BASELINE if one is base else 1)
             try:
-                self._admit(one, checker)
+                one.ort_version = one.worker.ort_version()
+                with one.worker.keeping_to(time.monotonic() + 2 * patience):
+                    self._admit(one, checker, patience)
             except _Failures as error:
-                if one is self.entrants[0]:
+                if one is base:
                     raise
                 one.fail(error)
 
-    def _admit(self, one: Entrant, checker: Checker | None) -> None:
-        one.ort_version = one.worker.ort_version()
+    def _admit(self, one: Entrant, checker: Checker | None, patience_s: float) -> None:
         if checker is not None and not is_plain(one.config):
             require_lossless(one.worker)
-            wrong = difference_at(checker, one.worker, timeout=self.patience_s)
+            wrong = difference_at(checker, one.worker, timeout=patience_s)
             if wrong is not None:
                 raise ModelError(f"other values than ONNX Runtime's CPU provider: {wrong}")
-        one.handle = one.worker.open(self.original, timeout=self.patience_s)
+        one.handle = one.worker.open(self.original, timeout=patience_s)
         for feeds in self.workloads:  # first runs allocate: they belong into no round
-            one.worker.run(one.handle, feeds, timeout=self.patience_s)
+            one.worker.run(one.handle, feeds, timeout=patience_s)
 
     def time(self, rounds: int, *, deadline: float) -> None:
         """So many rounds that count, or as many as end before ``deadline``, a time.monotonic() value."""
