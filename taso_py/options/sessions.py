@@ -55,6 +55,7 @@ class SessionOptions(OptionRecord):
         "Python of another environment, whose ONNX Runtime has the provider (repeatable).",
         metavar="PATH",
         group="ONNX Runtime",
+        per_run=True,
     )
     """Interpreters with numpy and one ONNX Runtime: the provider runs in the first that has it; (): in our own."""
     ep_library: Path | None = option(
@@ -63,7 +64,9 @@ class SessionOptions(OptionRecord):
         "Library of a plugin provider, to be loaded first.",
         metavar="FILE",
         group="ONNX Runtime",
+        per_run=True,
     )
+    """Neither this nor an interpreter is for a settings file: whoever lays one into a folder must not run code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

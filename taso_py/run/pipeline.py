@@ -126,11 +126,11 @@ def _run(job: Run) -> Result:
     refusal = refused(job, original)
     if refusal is not None:
         return refusal
+    require_same_values(job)
     if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
         job.profile = _profiled(job, job.setting.reference, job.setting.loaded.table)
         job.clock.lap("profile")
     with work_folder() as folder, _checker(job) as checker:
-        require_same_values(job, checker)
         workshop = _workshop(job, checker, folder)
         result = _decide(job, workshop, *_search_and_check(job, workshop))
     job.clock.lap("race")

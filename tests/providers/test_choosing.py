@@ -182,3 +182,14 @@ def test_a_provider_of_a_library_is_given_its_devices(place: Path) -> None:
     assert report.passed
     with pytest.raises(RuntimeMissingError, match=r"plugin\.so offers no device of OtherExecutionProvider here"):
         taso_py.bench(["m.onnx"], ep="Other", ep_python=[python], ep_library=library, rounds=2)
+
+
+@pytest.mark.parametrize("key", ["ep-python", "ep-library"])
+def test_a_settings_file_names_nothing_that_is_executed(
+    key: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = place / "ran"
+    (place / "superopt.toml").write_text(f'{key} = "{script(place / "python", f"touch {mark}")}"')
+    assert main(["check", "m.onnx", "m.onnx"]) == 2
+    assert key in capsys.readouterr().err
+    assert not mark.exists()
