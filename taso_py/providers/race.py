@@ -32,6 +32,7 @@ _PATIENCE = 3
 """Rounds that may not count for each that should."""
 _BASELINE = 6
 """How many times longer the baseline may take than others: without it there is no run at all."""
+_UNTIMED = "not timed: no time was left, or pools that should have waited kept the CPUs busy"
 _Failures = (ModelError, RuntimeMissingError, WorkerError, NotLosslessError)
 
 
@@ -153,9 +154,10 @@ class ProviderRace:
 
     def record(self) -> tuple[RacedProvider, ...]:
         """What was found of each."""
-        return tuple(map(self._record, self.entrants))
+        several = sum(one.failure is None for one in self.entrants) > 1
+        return tuple(self._record(one, _UNTIMED if several and not one.seconds else None) for one in self.entrants)
 
-    def _record(self, one: Entrant) -> RacedProvider:
+    def _record(self, one: Entrant, untimed: str | None) -> RacedProvider:
         found = self.interval(one)
         return RacedProvider(
             ep=one.config.ep, python=one.config.python, ort_version=one.ort_version,
@@ -164,5 +166,5 @@ class ProviderRace:
             speedup_high=None if found is None else found.high,
             rounds=len(one.seconds),
             idle_share=one.idle if one.seconds else None,
-            failure=one.failure,
+            failure=one.failure or untimed,
         )  # fmt: skip

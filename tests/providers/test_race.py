@@ -68,6 +68,7 @@ def test_rounds_in_which_an_idle_pool_spins_do_not_count(
         race.time(3, deadline=time.monotonic() + 60)
         assert [one.rounds for one in race.record()] == [0, 0]
         assert race.interval(race.entrants[1]) is None
+        assert all((one.failure or "").startswith("not timed: ") for one in race.record())
 
 
 FAULTS: dict[str, tuple[dict[str, str], str]] = {
