@@ -95,10 +95,10 @@ class Host:
         self.sessions: dict[int, tuple[ort.InferenceSession, str]] = {}
         self.opened = 0
         ort.set_default_logger_severity(4)
-        if config.library is not None:
-            _loaded(config.library)
         if not config.denormal_as_zero:
             ort.set_global_thread_pool_sizes(config.threads, 1)
+        if config.library is not None:  # makes ONNX Runtime's environment, which the pool has to be part of
+            _loaded(config.library)
 
     def info(self) -> Info:
         return Info(ort.__version__, tuple(ort.get_available_providers()), os.getpid())
@@ -147,6 +147,7 @@ class Host:
         return _DEVICES.get(ep, "cpu")
 
     def created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
+        """A session at the provider of the request, which takes part; ModelError or RuntimeMissingError otherwise."""
         providers = self._providers(request.ep, options)
         source = request.model if isinstance(request.model, str) else bytes(request.model)
         further = {"disabled_optimizers": list(request.disabled) or None, "enable_fallback": 0}
@@ -183,6 +184,7 @@ class Host:
         return [(ep, given)] if ep == CPU else [(ep, given), CPU]
 
     def options(self, request: Open) -> ort.SessionOptions:
+        """What the configuration and a request ask of a session."""
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = _LEVELS[request.level]
