@@ -17,6 +17,7 @@ import pytest
 
 import taso_py
 from taso_py.backend.protocol import CPU
+from taso_py.backend.statistics import Interval
 from taso_py.cli import main
 from taso_py.errors import ModelError, OutputError
 from taso_py.options import Options
@@ -111,6 +112,18 @@ def test_the_cpu_keeps_what_nothing_else_runs_faster(
     assert (placement.ep, placement.python, placement.placement_speedup) == (CPU, None, 1.0)
     assert [one.provider for one in searches] == [CPU]
     assert "cpu is the fastest provider for the original" in placement.sentence()
+
+
+def test_what_a_fresh_measurement_does_not_confirm_changes_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0})
+    monkeypatch.setattr(placing, "_confirmed", lambda *_: Interval(1.1, 0.9, 1.3))
+    result = raced(place)
+    assert [one.provider for one in searches] == [CPU]
+    assert result.placement is not None
+    assert (result.placement.moved, result.placement.providers[1].speedup) == (False, 2.0)
+    assert any("does not confirm it" in warning for warning in result.warnings)
 
 
 def test_with_time_enough_the_search_runs_on_the_best_two(
