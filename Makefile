@@ -6,10 +6,11 @@ BIN     := $(VENV)/bin
 JOBS    ?= 2
 STAMP   := $(VENV)/.superopt-dev
 BENCH   := $(VENV)/.superopt-bench
+OPENVINO := $(VENV)/openvino/.superopt-eps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all versions check rules verify audit bench zoo conformance robustness
+.PHONY: help setup demo test test-all test-eps versions check rules verify audit bench zoo conformance robustness
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,12 @@ $(BENCH): $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable '.[cpu,bench]' --constraint constraints.txt
 	@touch $@
 
+# An environment of its own: the distributions of ONNX Runtime overwrite each other.
+$(OPENVINO): $(STAMP)
+	@test -x $(VENV)/openvino/bin/python || $(PYTHON) -m venv $(VENV)/openvino
+	$(VENV)/openvino/bin/python -m pip install --quiet numpy 'onnxruntime-openvino>=1.23'
+	@touch $@
+
 demo: $(STAMP)  ## optimise NasRNN and MobileOne-S0, built in code; results in demo_output/
 	$(BIN)/python -m scripts.bench.demo
 
@@ -35,6 +42,11 @@ test: $(STAMP)  ## run every test
 
 test-all:  ## run every test under each Python 3.11 to 3.13 found on this machine
 	@scripts/test_all.sh $(JOBS)
+
+test-eps: $(OPENVINO)  ## hold the CPU provider and OpenVINO (in .venv/openvino) to the suite of providers
+	OPENVINO_PYTHON=$(abspath $(VENV)/openvino/bin/python) $(BIN)/python -m pytest -n $(JOBS) tests/providers
+	$(BIN)/superopt eps --test cpu
+	$(BIN)/superopt eps --test openvino --ep-python $(VENV)/openvino/bin/python
 
 versions: $(STAMP)  ## run tests with the oldest dependencies that are admitted, and with the newest
 	@scripts/test_versions.sh $(JOBS) $(BIN)/python

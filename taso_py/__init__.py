@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from taso_py.api import apply, bench, certify, derive, diff, inspect, optimize, rank, verify
+from taso_py.api import apply, bench, certify, conform, derive, diff, eps, inspect, optimize, rank, verify
+from taso_py.deployed import session
 from taso_py.options import Options
 from taso_py.progress import ProgressReport
 from taso_py.version import VERSION
@@ -25,11 +26,14 @@ __all__ = [
     "apply",
     "bench",
     "certify",
+    "conform",
     "derive",
     "diff",
+    "eps",
     "inspect",
     "optimize",
     "rank",
+    "session",
     "verify",
 ]
 

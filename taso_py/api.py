@@ -12,12 +12,11 @@ milliseconds where it ends in ``_ms``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike, fsdecode
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from taso_py.arguments import File, Listener, Model, files_of, flag_of, listener_of, model_of, models_of
 from taso_py.errors import UsageError
 from taso_py.options import (
     ApplyOptions,
@@ -27,6 +26,7 @@ from taso_py.options import (
     CheckOptions,
     DeriveOptions,
     DiffOptions,
+    EpsOptions,
     GenerateOptions,
     InspectOptions,
     Options,
@@ -36,26 +36,18 @@ from taso_py.options import (
     chosen,
 )
 from taso_py.options.field import shown
-from taso_py.progress import (
-    CallingProgress,
-    Progress,
-    ProgressReport,
-    SilentProgress,
-    is_progress,
-    keeping_warnings,
-)
+from taso_py.progress import Progress, keeping_warnings
 from taso_py.stop import StopFlag
 
 if TYPE_CHECKING:
     # Classes of results are imported when there are some: `superopt --help` shall not wait for them.
-    import onnx
-    import onnx_ir
-
     from taso_py.certificate.certify import Certified
     from taso_py.certificate.laws import Prover
     from taso_py.check.report import CheckReport
     from taso_py.cost.cache import Cache
     from taso_py.prove.verdict import Proved
+    from taso_py.providers.listing import Offers
+    from taso_py.providers.suite import Conformance
     from taso_py.report.application import Application
     from taso_py.report.benchmark import Benchmark
     from taso_py.report.changes import Differences
@@ -73,8 +65,10 @@ __all__ = [
     "bench",
     "certify",
     "check",
+    "conform",
     "derive",
     "diff",
+    "eps",
     "find_rule",
     "generate",
     "inspect",
@@ -86,11 +80,6 @@ __all__ = [
     "standing",
     "verify",
 ]
-
-File: TypeAlias = "str | PathLike[str]"
-Model: TypeAlias = "str | PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
-Listener: TypeAlias = "Progress | Callable[[ProgressReport], object]"
-"""Who hears how far a call is: a function of one argument, or an object with the methods of `Progress`."""
 
 
 def optimize(
@@ -111,8 +100,13 @@ def optimize(
     settled = chosen(Options, options, fields)
     from taso_py.run import pipeline
 
-    with keeping_warnings(_heard(progress)) as kept:
-        result = pipeline.optimize(_model(model), settled, progress=kept, stop=_flag(stop))
+    with keeping_warnings(listener_of(progress)) as kept:
+        if settled.is_race:
+            from taso_py.run import placing
+
+            result = placing.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))
+        else:
+            result = pipeline.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))
     return replace(result, warnings=tuple(kept.warnings))
 
 
@@ -127,8 +121,8 @@ def apply(model: Model, decisions: File, options: ApplyOptions | None = None, **
     settled = chosen(ApplyOptions, options, fields)
     from taso_py.run import apply as run
 
-    (file,) = _files("decisions", [decisions])
-    return run.apply(_model(model), file, settled)
+    (file,) = files_of("decisions", [decisions])
+    return run.apply(model_of(model), file, settled)
 
 
 def standing(
@@ -147,8 +141,8 @@ def standing(
     settled = chosen(Options, options, fields)
     from taso_py.run import standing as run
 
-    source, target = _files("files", [model, output])
-    return run.standing(source, target, settled, _heard(progress))
+    source, target = files_of("files", [model, output])
+    return run.standing(source, target, settled, listener_of(progress))
 
 
 def check(first: Model, second: Model, options: CheckOptions | None = None, **fields: Any) -> CheckReport:
@@ -160,7 +154,7 @@ def check(first: Model, second: Model, options: CheckOptions | None = None, **fi
     settled = chosen(CheckOptions, options, fields)
     from taso_py.run import check as run
 
-    return run.check(_model(first), _model(second), settled)
+    return run.check(model_of(first), model_of(second), settled)
 
 
 def bench(models: Sequence[Model], options: BenchOptions | None = None, **fields: Any) -> Benchmark:
@@ -172,7 +166,7 @@ def bench(models: Sequence[Model], options: BenchOptions | None = None, **fields
     settled = chosen(BenchOptions, options, fields)
     from taso_py.run import bench as run
 
-    return run.bench(_models(models), settled)
+    return run.bench(models_of(models), settled)
 
 
 def diff(first: Model, second: Model, options: DiffOptions | None = None, **fields: Any) -> Differences:
@@ -184,7 +178,7 @@ def diff(first: Model, second: Model, options: DiffOptions | None = None, **fiel
     settled = chosen(DiffOptions, options, fields)
     from taso_py.run import diff as run
 
-    return run.diff(_model(first), _model(second), settled)
+    return run.diff(model_of(first), model_of(second), settled)
 
 
 def inspect(model: Model, options: InspectOptions | None = None, **fields: Any) -> Inspection:
@@ -195,7 +189,33 @@ def inspect(model: Model, options: InspectOptions | None = None, **fields: Any) 
     settled = chosen(InspectOptions, options, fields)
     from taso_py.run import inspect as run
 
-    return run.inspect(_model(model), settled)
+    return run.inspect(model_of(model), settled)
+
+
+def eps(options: EpsOptions | None = None, **fields: Any) -> Offers:
+    """The execution providers that can be used here, and for others why not and a line that would help.
+
+    Looks into our own environment and those of the interpreters ``ep_python``; each provider is tried in a process of
+    its own.  Nothing that is missing is an error.
+    """
+    settled = chosen(EpsOptions, options, fields)
+    from taso_py.run import eps as run
+
+    return run.eps(settled)
+
+
+def conform(ep: str, options: EpsOptions | None = None, **fields: Any) -> Conformance:
+    """What the execution provider ``ep`` keeps of what superopt relies on, float32 arithmetic included.
+
+    It runs under the first interpreter of ``ep_python`` that has it.  A check that fails is no error:
+    `Conformance.require_passed` raises ConformanceError then.
+    """
+    settled = chosen(EpsOptions, options, fields)
+    if not isinstance(ep, str):
+        raise UsageError(f"ep={shown(ep)}: must be a text")
+    from taso_py.run import eps as run
+
+    return run.conform(ep, settled)
 
 
 def verify(
@@ -214,7 +234,7 @@ def verify(
     settled = chosen(VerifyOptions, options, fields)
     from taso_py.run import verify as run
 
-    return run.verify(_files("files", files), settled, _heard(progress))
+    return run.verify(files_of("files", files), settled, listener_of(progress))
 
 
 def generate(options: GenerateOptions | None = None, *, progress: Progress | None = None, **fields: Any) -> Generated:
@@ -226,7 +246,7 @@ def generate(options: GenerateOptions | None = None, *, progress: Progress | Non
     settled = chosen(GenerateOptions, options, fields)
     from taso_py.run import generate as run
 
-    return run.generate(settled, _heard(progress))
+    return run.generate(settled, listener_of(progress))
 
 
 def derive(goals: Sequence[File], options: DeriveOptions | None = None, **fields: Any) -> Derivation:
@@ -238,7 +258,7 @@ def derive(goals: Sequence[File], options: DeriveOptions | None = None, **fields
     settled = chosen(DeriveOptions, options, fields)
     from taso_py.run import derive as run
 
-    return run.derive(_files("goals", goals), settled)
+    return run.derive(files_of("goals", goals), settled)
 
 
 def rank(
@@ -258,7 +278,7 @@ def rank(
     settled = chosen(RankOptions, options, fields)
     from taso_py.run import rank as run
 
-    return run.rank(_models(models), settled, progress=_heard(progress), stop=_flag(stop))
+    return run.rank(models_of(models), settled, progress=listener_of(progress), stop=flag_of(stop))
 
 
 def certify(
@@ -283,11 +303,11 @@ def certify(
     from taso_py.files import load_arrays
     from taso_py.run.subject import require_runnable
 
-    models = _model(original), _model(optimised)
+    models = model_of(original), model_of(optimised)
     closeness = Closeness.of(settled.rtol, settled.atol)
     inputs = Inputs(settled.shapes, load_arrays(settled.inputs), settled.seed, closeness)
     require_runnable(*models)
-    (document,) = _files("certificate", [certificate])
+    (document,) = files_of("certificate", [certificate])
     return run(*models, document, freeze_initializers=settled.freeze_initializers, inputs=inputs, prover=prover)
 
 
@@ -326,55 +346,3 @@ def open_cache(options: CacheOptions | None = None, *, create: bool = True, **fi
     from taso_py.cost.cache import Cache
 
     return Cache(settled.cache, create=create)
-
-
-# ---- arguments -------------------------------------------------------------------------------------------------------
-
-
-def _flag(stop: StopFlag | None) -> StopFlag:
-    """The caller's own flag: one that is not set yet is false, and counts."""
-    return StopFlag() if stop is None else stop
-
-
-def _heard(progress: Listener | None) -> Progress:
-    if progress is None:
-        return SilentProgress()
-    if is_progress(progress):
-        return progress
-    if callable(progress) and not isinstance(progress, type):
-        return CallingProgress(progress)
-    words = "a function of one taso_py.ProgressReport, or an object with the methods of taso_py.progress.Progress"
-    raise UsageError(f"progress={shown(progress)}: must be {words}")
-
-
-def _model(model: Model) -> Path | onnx.ModelProto:
-    if isinstance(model, str | PathLike):
-        return Path(fsdecode(model))
-    from taso_py.onnx_io.given import proto_of
-
-    found = proto_of(model)
-    if found is None:
-        kinds = "a file name, an onnx.ModelProto, an onnx_ir.Model, or the bytes of a model"
-        raise UsageError(f"model={shown(model)}: must be {kinds}")
-    return found
-
-
-def _models(models: Sequence[Model]) -> list[Path | onnx.ModelProto]:
-    return [_model(model) for model in _several("models", models)]
-
-
-def _files(name: str, files: Sequence[File]) -> list[Path]:
-    found = []
-    for file in _several(name, files, least=0 if name == "files" else 1):
-        if not isinstance(file, str | PathLike):
-            raise UsageError(f"{name}={shown(file)}: must be file names")
-        found.append(Path(fsdecode(file)))
-    return found
-
-
-def _several(name: str, given: Sequence[Any], least: int = 1) -> Sequence[Any]:
-    if isinstance(given, str | PathLike | bytes) or not isinstance(given, Sequence):
-        raise UsageError(f"{name}={shown(given)}: must be a list")
-    if len(given) < least:
-        raise UsageError(f"{name}={shown(given)}: must name at least one file")
-    return given

@@ -63,11 +63,24 @@ class DecisionsError(SuperoptError):
     code = "decisions"
 
 
+class ConformanceError(SuperoptError):
+    """An execution provider does not keep what superopt relies on."""
+
+    exit_code = 1
+    code = "conformance"
+
+
 class UsageError(SuperoptError):
     """An option, argument or input file of the user's contradicts itself or the model."""
 
     exit_code = 2
     code = "usage"
+
+
+class NotLosslessError(UsageError):
+    """The execution provider, with the options it is given, does not compute in float32."""
+
+    code = "not lossless"
 
 
 class RuleError(UsageError):

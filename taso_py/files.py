@@ -119,7 +119,8 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owner: Path | None = None) -> None:
-    name = str(target) if owner is None else f"{target}, which holds the weights of {owner},"
+    part = "goes with" if target.suffix == ".json" else "holds the weights of"
+    name = str(target) if owner is None else f"{target}, which {part} {owner},"
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:

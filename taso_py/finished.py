@@ -67,12 +67,16 @@ class FinishedModel:
         Raises OutputError; a file that exists is overwritten only by `force`, the input model never.
         """
         target = Path(path)
-        write_atomically(target, lambda folder: self.artifact.write(folder, target), sources=self.sources, force=force)
+        write_atomically(target, lambda folder: self.write_into(folder, target), sources=self.sources, force=force)
         with target.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         before = total_bytes(self.sources)
         after = before if self.as_given else total_bytes(model_files(target))
         return dataclasses.replace(self, output=target, output_sha256=digest, bytes_before=before, bytes_after=after)
+
+    def write_into(self, folder: Path, target: Path) -> None:
+        """Write into ``folder`` what belongs at ``target`` and beside it."""
+        self.artifact.write(folder, target)
 
     def save_certificate(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.

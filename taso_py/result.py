@@ -16,6 +16,7 @@ from taso_py.finished import FinishedModel
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
 from taso_py.options.delivery import REPORT_SUFFIXES
 from taso_py.options.gate import require_conditions
+from taso_py.providers.record import Placement, record_of, session_file
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.result/1"
@@ -39,8 +40,7 @@ class RuleReport:
     gain: float | None
     _: KW_ONLY
     places: tuple[str, ...] = ()
-    """The values of the original that were replaced, by their ONNX names; for what was replaced once more, those that
-    are computed from it."""
+    """ONNX names of the values of the original that were replaced, or that are computed from what was replaced again."""
     law: str = ""
     """The rule's text."""
     backwards: bool = False
@@ -216,11 +216,13 @@ class Result(FinishedModel):
     warnings: tuple[str, ...] = ()
     """What was warned of while it was made."""
     gate: tuple[Condition, ...] = ()
-    """The conditions that the result was judged by, as `judged` left them."""
+    """The conditions that `judged` judged it by."""
     presenter: Presenter | None = field(default=None, repr=False)
     """What `report` and notebooks show it with."""
     unproved: str = ""
-    """How many of the chosen rules were left out because nothing is proved of them, in words; empty: none was."""
+    """How many of the chosen rules were left out for want of a proof, in words; empty: none was."""
+    placement: Placement | None = None
+    """On which of several providers it runs, and what that alone gains; None where one was named."""
     suggested_budget_s: float | None = None
     """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 
@@ -228,6 +230,13 @@ class Result(FinishedModel):
     def changed(self) -> bool:
         """Whether the resulting model differs from the one given."""
         return bool(self.rules)
+
+    def write_into(self, folder: Path, target: Path) -> None:
+        """The model, and beside it how a session of it is made if that was chosen among providers."""
+        FinishedModel.write_into(self, folder, target)  # super() knows no class with slots
+        if self.placement is not None:
+            record = record_of(self.placement, folder / target.name, target)
+            session_file(folder / target.name).write_text(record.to_json(), encoding="utf-8")
 
     def save_decisions(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write what was decided, for `taso_py.apply`, with what was measured for whoever reviews it.
@@ -330,7 +339,7 @@ JSON_FIELDS = (
         "cpu",
         "ort_version",
     ),
-    *("seed", "notes", "warnings", "gate"),
+    *("seed", "notes", "warnings", "gate", "placement"),
 )
 
 

@@ -22,6 +22,7 @@ from taso_py.options.field import OptionRecord, declared
 from taso_py.options.spelling import spelling_as_command_line
 from taso_py.progress import SilentProgress
 from taso_py.report.comparison import comparison_json
+from taso_py.report.eps import offers_json
 from taso_py.report.rules import rule_json, rules_json
 from taso_py.stop import StopFlag
 from tests.cli.test_cli_options import COMMANDS
@@ -96,6 +97,7 @@ TWINS = {
         "bench a.onnx b.onnx --rounds 2 --block 0.01 --threads 1",
     ),
     "diff": Twin(lambda: api.diff("a.onnx", "b.onnx").to_json(), "diff a.onnx b.onnx"),
+    "eps": Twin(lambda: offers_json(taso_py.eps(ep_python=["no/python"])), "eps --ep-python no/python"),
     "inspect": Twin(lambda: taso_py.inspect("a.onnx").to_json(), "inspect a.onnx"),
     "verify": Twin(lambda: taso_py.verify(["own.rules"], jobs=1).to_json(), "verify own.rules --jobs 1"),
     "verify, a false law": Twin(lambda: taso_py.verify(["false.rules"]).to_json(), "verify false.rules", code=1),

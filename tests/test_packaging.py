@@ -17,6 +17,7 @@ import pytest
 from taso_py.cli import superopt
 from taso_py.rules.location import rules_directory
 from tests.conftest import ROOT, tiny_network
+from tests.helpers.interpreters import script
 from tests.helpers.judging import DOUBLE
 from tests.helpers.packaging import fresh_environment, lend_dependencies, outside, run_pip, source_copy
 
@@ -144,6 +145,22 @@ def test_installed_elsewhere_every_command_runs(installed: Path, tmp_path: Path)
     assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "e.onnx").read_bytes()
 
 
+def test_another_environment_sees_the_installed_package_and_nothing_beside_it(installed: Path, tmp_path: Path) -> None:
+    """Beside it lies an ONNX Runtime, which would hide the other's own."""
+    onnx.save(tiny_network(), tmp_path / "a.onnx")
+    place = tmp_path / "beside"
+    place.mkdir()
+    told = tmp_path / "paths"
+    source = f"import sys\nwith open({str(told)!r}, 'a') as file:\n    print(*sys.path, file=file)\n"
+    (place / "sitecustomize.py").write_text(source)
+    python = script(tmp_path / "python", f'PYTHONPATH="{place}" exec "{sys.executable}" "$@"')
+    result = command(installed, tmp_path, "bench", "a.onnx", "--rounds", "2", "--block", "0.01", "--ep-python", python)
+    assert (result.returncode, result.stderr) == (0, "")
+    starts = told.read_text().splitlines()
+    assert len(starts) >= 2  # it is looked at, and a worker runs
+    assert all(str(place) in line and str(installed.parents[1]) not in line for line in starts)
+
+
 COMMANDS = (
     "--help",
     "optimize a.onnx -o b.onnx --no-race --quiet --certificate c.json --record d.json --report r.html",
@@ -153,6 +170,7 @@ COMMANDS = (
     "check a.onnx b.onnx",
     "bench a.onnx b.onnx --rounds 2 --block 0.01",
     "inspect a.onnx",
+    "eps --test cpu",
     "rules list",
     "rules show double --rules own.rules --obligations",
     "verify",
@@ -164,7 +182,7 @@ COMMANDS = (
 )
 
 
-def command(installed: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(installed: Path, place: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the installed command in a folder of its own."""
     environment = outside() | {"SUPEROPT_CACHE": str(place / "cache.sqlite")}
     return subprocess.run([str(installed), *arguments], cwd=place, env=environment, capture_output=True, text=True)

@@ -13,6 +13,7 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from scripts.schemas.derive import Document, Fields, fields_of
+from scripts.schemas.providers import of_providers
 from taso_py.backend.timing import BenchRow
 from taso_py.certificate import document as certificate
 from taso_py.check.report import CheckReport
@@ -207,6 +208,7 @@ def documents() -> tuple[Document, ...]:
     """Each with its name and version."""
     return (
         *(*_of_results(), *_of_models(), *_of_files(), *_of_rules(), *_of_discoveries(), *_of_certificates()),
+        *of_providers(),
         *_of_the_command_line(),
     )
 

@@ -9,43 +9,47 @@ from __future__ import annotations
 import math
 import pickle
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.kernels import Kernel
 from taso_py.backend.protocol import (
     LEVELS,
     Close,
+    Conform,
     Describe,
     Feeds,
+    Finding,
     Info,
     ModelRef,
+    Offer,
     Open,
     Outputs,
+    Places,
     Profile,
     Reference,
     Reply,
     Request,
     Run,
     Signature,
+    Survey,
     Time,
     Timings,
     WorkerConfig,
     receive,
     send,
 )
-from taso_py.backend.runtime import require_runtime
+from taso_py.backend.starting import Child, started
 from taso_py.errors import ModelError, OutputError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
 from taso_py.folders import RunFolder
-from taso_py.processes.isolated import command, environment, last_words, scratch
+from taso_py.processes.isolated import last_words
 from taso_py.stop import is_hurried
 
 if TYPE_CHECKING:
@@ -53,20 +57,8 @@ if TYPE_CHECKING:
 
     Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
 
-_START_S = 120.0  # importing ONNX Runtime from a cold disk
 _MOMENT_S, _FAREWELL_S = 1.0, 2.0
 _LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
-
-
-@dataclass(slots=True)
-class _Child:
-    """One living process, its socket, its captured stderr, and its numbers for our handles."""
-
-    process: subprocess.Popen[bytes]
-    connection: Connection
-    stderr: IO[bytes]
-    info: Info
-    sessions: dict[int, int]
 
 
 class Worker:
@@ -87,7 +79,7 @@ class Worker:
         self.timeout = timeout
         self.until = math.inf
         self.restarts = 0
-        self._child: _Child | None = None
+        self._child: Child | None = None
         self._opened: dict[int, tuple[ModelRef, Open]] = {}
         self._next = 1
         self._version: str | None = None
@@ -115,7 +107,7 @@ class Worker:
 
     def ort_version(self) -> str:
         """ONNX Runtime's version; starts no child."""
-        return self._version or require_runtime()[1]
+        return self._version or runtime_of(self.config.python)[1]
 
     def open(
         self,
@@ -229,6 +221,25 @@ class Worker:
             except ModelError as error:
                 raise ModelError(f"{ref.name}: ONNX Runtime cannot profile it: {error}") from None
 
+    def survey(self, *, timeout: float | None = None) -> Offer:
+        """Providers and devices, those of the configuration's library included."""
+        return cast(Offer, self._call(Survey(), timeout))
+
+    def places(
+        self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None
+    ) -> Mapping[str, int]:
+        """How many nodes of the model each provider runs, at the configuration's provider."""
+        ref = ModelRef.of(model)
+        with RunFolder() as folder:
+            request = Places(self._request(ref), feeds, str(folder.path))
+            return cast("Mapping[str, int]", self._call(request, timeout))
+
+    def conform(
+        self, check: str, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None
+    ) -> Finding:
+        """What a check of `taso_py.backend.conformance` finds at the configuration's provider."""
+        return cast(Finding, self._call(Conform(check, self._request(ModelRef.of(model)), feeds), timeout))
+
     def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:
         """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot."""
         source = ModelRef.of(model).model
@@ -311,9 +322,9 @@ class Worker:
             raise _ERRORS[reply.error](reply.value)
         return reply.value
 
-    def _alive(self) -> _Child:
+    def _alive(self) -> Child:
         if self._child is None:
-            self._child = _start(self.config)
+            self._child = started(self.config)
             self._version = self._child.info.ort_version
         return self._child
 
@@ -344,37 +355,6 @@ _ERRORS: dict[str, type[ModelError | RuntimeMissingError | WorkerError]] = {
     "RuntimeMissingError": RuntimeMissingError,
     "WorkerError": WorkerError,
 }
-
-
-def _start(config: WorkerConfig) -> _Child:
-    """Start a child in its own session, so that a terminal's Ctrl-C reaches the parent only."""
-    require_runtime()
-    ours, theirs = socket.socketpair()
-    stderr = scratch()
-    with theirs:
-        process = subprocess.Popen(
-            command("taso_py.backend.worker", str(theirs.fileno())),
-            stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-            env=environment(),
-        )
-    connection = Connection(ours.detach())
-    try:
-        send(connection, config)
-        info = cast(Reply, receive(connection)).value if connection.poll(_START_S) else None
-    except (EOFError, OSError):
-        info = None
-    if isinstance(info, Info):
-        return _Child(process, connection, stderr, info, {})
-    process.kill()
-    code = process.wait()
-    connection.close()
-    tail = last_words(stderr)
-    stderr.close()
-    raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
 
 
 def _require_file(ref: ModelRef) -> None:

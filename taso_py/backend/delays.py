@@ -46,3 +46,18 @@ def stolen_s() -> float:
 def was_delayed(waited: float, took: float) -> bool:
     """Whether runs that took so long waited for more of it than happens on an idle machine."""
     return waited > _TOLERATED * took
+
+
+def ran_s(pid: int) -> float:
+    """Seconds for which the threads of a process have run, together; 0 where nothing tells."""
+    total = 0
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # not Linux, or it has ended
+        return 0.0
+    for task in tasks:
+        try:
+            total += int((task / "schedstat").read_bytes().split()[0])
+        except (OSError, IndexError, ValueError):  # the thread has ended, or the kernel does not count
+            continue
+    return 1e-9 * total

@@ -7,7 +7,7 @@ model. Both ends are our own processes on a private socket pair, so unpickling i
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,6 +29,11 @@ class WorkerConfig:
     threads: int = 1
     ort_level: str = "all"
     denormal_as_zero: bool = False
+    _: KW_ONLY
+    python: str | None = None
+    """Path of the interpreter that the process runs under; None: our own."""
+    library: str | None = None
+    """A plugin library of providers that is loaded first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,63 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """What an execution provider offers to run on; ``provider`` is its name in ONNX Runtime."""
+
+    provider: str
+    kind: str
+    """CPU, GPU or NPU."""
+    vendor: str
+    version: str | None
+    """Of the provider, where it says one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What an ONNX Runtime offers, the configuration's library included."""
+
+    providers: tuple[str, ...]
+    """Built in."""
+    devices: tuple[Device, ...]
+    packages: tuple[tuple[str, str], ...]
+    """(library, provider) of the plugins that are installed as packages; they are not loaded."""
+    broken: tuple[tuple[str, str], ...]
+    """Such packages that do not say what they should, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """List what is offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Run a model once and count the nodes that each provider ran, by its name."""
+
+    opened: Open
+    feeds: Feeds
+    folder: str
+    """Where ONNX Runtime may write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conform:
+    """Make one check of `taso_py.backend.conformance`, of the configuration's provider."""
+
+    check: str
+    opened: Open
+    feeds: Feeds
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check of a provider found; ``passed`` is None where there is nothing to check."""
+
+    passed: bool | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """Evaluate in float64 with the onnx package's own evaluator."""
 
@@ -144,7 +206,7 @@ class Reference:
     feeds: Feeds
 
 
-Request: TypeAlias = Open | Close | Describe | Run | Time | Profile | Reference
+Request: TypeAlias = Open | Close | Describe | Run | Time | Profile | Survey | Places | Conform | Reference
 
 
 @dataclass(frozen=True, slots=True)

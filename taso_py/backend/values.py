@@ -9,26 +9,27 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnxruntime as ort
 
 from taso_py.backend.protocol import Feeds, Outputs
 
-# ONNX Runtime's name -> (ml_dtypes type, TensorProto number, bits per element)
-_UNUSUAL: dict[str, tuple[Any, int, int]] = {
-    "bfloat16": (ml_dtypes.bfloat16, 16, 16),
-    "float8e4m3fn": (ml_dtypes.float8_e4m3fn, 17, 8),
-    "float8e4m3fnuz": (ml_dtypes.float8_e4m3fnuz, 18, 8),
-    "float8e5m2": (ml_dtypes.float8_e5m2, 19, 8),
-    "float8e5m2fnuz": (ml_dtypes.float8_e5m2fnuz, 20, 8),
-    "uint4": (ml_dtypes.uint4, 21, 4),
-    "int4": (ml_dtypes.int4, 22, 4),
-    "float4e2m1": (ml_dtypes.float4_e2m1fn, 23, 4),
-    "uint2": (ml_dtypes.uint2, 25, 2),
-    "int2": (ml_dtypes.int2, 26, 2),
+# ONNX Runtime's name -> (name in ml_dtypes, which other environments need not have, TensorProto number, bits per
+# element)
+_UNUSUAL: dict[str, tuple[str, int, int]] = {
+    "bfloat16": ("bfloat16", 16, 16),
+    "float8e4m3fn": ("float8_e4m3fn", 17, 8),
+    "float8e4m3fnuz": ("float8_e4m3fnuz", 18, 8),
+    "float8e5m2": ("float8_e5m2", 19, 8),
+    "float8e5m2fnuz": ("float8_e5m2fnuz", 20, 8),
+    "uint4": ("uint4", 21, 4),
+    "int4": ("int4", 22, 4),
+    "float4e2m1": ("float4_e2m1fn", 23, 4),
+    "uint2": ("uint2", 25, 2),
+    "int2": ("int2", 26, 2),
 }
 _TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)\)?")
 
@@ -103,11 +104,12 @@ def _as_array(value: ort.OrtValue) -> Any:
     element = _element(value.data_type())
     if element not in _UNUSUAL:
         return value.numpy() if value.is_tensor() else list(value._get_c_value().to_python())  # noqa: SLF001
-    dtype, _, bits = _UNUSUAL[element]
+    name, _, bits = _UNUSUAL[element]
+    dtype = np.dtype(getattr(import_module("ml_dtypes"), name))
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), dtype=np.uint8)
     if bits < 8:
         raw = _unpack(raw, bits, int(np.prod(value.shape(), dtype=np.int64)))
-        if np.dtype(dtype).name.startswith("int"):  # sign-extend
+        if name.startswith("int"):  # sign-extend
             raw = ((raw.astype(np.int8) << (8 - bits)) >> (8 - bits)).view(np.uint8)
     return raw.view(dtype).reshape(value.shape())
 

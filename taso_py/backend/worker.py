@@ -21,24 +21,27 @@ from typing import Any
 
 import onnxruntime as ort
 
-from taso_py.backend import values
+from taso_py.backend import conformance, offered, values
 from taso_py.backend.delays import stolen_s, waited_s, was_delayed
-from taso_py.backend.kernels import Kernel, kernels_of
+from taso_py.backend.kernels import Kernel, kernels_of, nodes_by_provider
 from taso_py.backend.protocol import (
     CPU,
     LEVELS,
     Close,
+    Conform,
     Describe,
     Feeds,
     Info,
     Open,
     Outputs,
+    Places,
     Profile,
     Reference,
     Reply,
     Request,
     Run,
     Signature,
+    Survey,
     Time,
     Timings,
     Value,
@@ -79,7 +82,9 @@ _LEAST_PROFILED, _MOST_PROFILED = 5, 200
 """Runs of a profile: a million events are the most that ONNX Runtime keeps."""
 
 # "/onnxruntime_src/onnxruntime/core/x.cc:12 void f(const Y&) Message": users need the message only.
-_SOURCE_PLACE = re.compile(r"/onnxruntime_src/\S+:\d+ .*?\) ")
+_SOURCE_PLACE = re.compile(r"/onnxruntime(?:_src)?/\S+:\d+ .*?\) ")
+_MAKES_PROVIDER = "CreateExecutionProvider"
+"""Part of the place in ONNX Runtime's source that an error names which a provider, and no model, is the reason of."""
 
 
 class Host:
@@ -92,6 +97,8 @@ class Host:
         ort.set_default_logger_severity(4)
         if not config.denormal_as_zero:
             ort.set_global_thread_pool_sizes(config.threads, 1)
+        if config.library is not None:  # makes ONNX Runtime's environment, which the pool has to be part of
+            _loaded(config.library)
 
     def info(self) -> Info:
         return Info(ort.__version__, tuple(ort.get_available_providers()), os.getpid())
@@ -112,26 +119,45 @@ class Host:
                 return self.time(request)
             case Profile():
                 return self.profile(request)
+            case Survey() | Places() | Conform():
+                return self.of_provider(request)
             case Reference(model, feeds):
                 from taso_py.backend import reference
 
                 return reference.evaluate(model, feeds)
 
+    def of_provider(self, request: Survey | Places | Conform) -> Any:
+        """What is asked about providers, not about a model."""
+        match request:
+            case Survey():
+                return offered.offer()
+            case Places():
+                return self.places(request)
+            case Conform():
+                return conformance.conform(self, request)
+
     def open(self, request: Open) -> int:
-        session = self._created(request, self._options(request))
+        session = self.created(request, self.options(request))
         self.opened += 1
-        self.sessions[self.opened] = (session, _DEVICES.get(request.ep, "cpu"))
+        self.sessions[self.opened] = (session, self.device(request.ep))
         return self.opened
 
-    def _created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
-        providers = self._providers(request.ep)
+    def device(self, ep: str) -> str:
+        """Where the tensors of a provider live, as ONNX Runtime calls it."""
+        return _DEVICES.get(ep, "cpu")
+
+    def created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
+        """A session at the provider of the request, which takes part; ModelError or RuntimeMissingError otherwise."""
+        providers = self._providers(request.ep, options)
         source = request.model if isinstance(request.model, str) else bytes(request.model)
+        further = {"disabled_optimizers": list(request.disabled) or None, "enable_fallback": 0}
         try:
-            session = ort.InferenceSession(
-                source, options, providers=providers, disabled_optimizers=list(request.disabled) or None
-            )
+            session = ort.InferenceSession(source, options, providers=providers, **further)
         except Exception as error:
-            raise ModelError(_one_line(error)) from error
+            if _MAKES_PROVIDER in str(error):
+                words = f"{request.ep} cannot start: {one_line(error)}: check its options, drivers and libraries"
+                raise RuntimeMissingError(words) from error
+            raise ModelError(one_line(error)) from error
         active = session.get_providers()
         if request.ep not in active:  # ONNX Runtime falls back silently when a provider cannot start
             raise RuntimeMissingError(
@@ -140,17 +166,25 @@ class Host:
             )
         return session
 
-    def _providers(self, ep: str) -> list[Any]:
+    def _providers(self, ep: str, options: ort.SessionOptions) -> list[Any] | None:
+        """What a session is given; None for a plugin's provider, which is put into the options."""
+        given = dict(self.config.ep_options) if ep == self.config.ep else {}
         available = ort.get_available_providers()
+        devices = offered.devices_of(ep) if self.config.library is not None else []
+        if devices:
+            options.add_provider_for_devices(devices, given)
+            return None
         if ep not in available:
+            if self.config.library is not None:
+                raise RuntimeMissingError(f"{self.config.library} offers no device of {ep} here: see superopt eps")
             raise RuntimeMissingError(
                 f"execution provider {ep} is not in this ONNX Runtime {ort.__version__}: "
                 f"use one of {', '.join(available)}, or install the distribution that has it"
             )
-        options = dict(self.config.ep_options) if ep == self.config.ep else {}
-        return [(ep, options)] if ep == CPU else [(ep, options), CPU]
+        return [(ep, given)] if ep == CPU else [(ep, given), CPU]
 
-    def _options(self, request: Open) -> ort.SessionOptions:
+    def options(self, request: Open) -> ort.SessionOptions:
+        """What the configuration and a request ask of a session."""
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = _LEVELS[request.level]
@@ -172,7 +206,7 @@ class Host:
         try:
             return values.run(session, feeds, names)
         except Exception as error:
-            raise ModelError(_one_line(error)) from error
+            raise ModelError(one_line(error)) from error
 
     def time(self, request: Time) -> Timings:
         """The seconds of each run; a round that the deadline interrupts is dropped."""
@@ -194,7 +228,7 @@ class Host:
         except SuperoptError:
             raise
         except Exception as error:
-            raise ModelError(_one_line(error)) from error
+            raise ModelError(one_line(error)) from error
         finally:
             gc.enable()
         return Timings(rounds, delayed)
@@ -208,16 +242,28 @@ class Host:
 
     def profile(self, request: Profile) -> tuple[Kernel, ...]:
         """Kernel times of a model; a first run that makes everything ready is among the slower half of its runs."""
-        options = self._options(request.opened)
+        options = self.options(request.opened)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(request.folder) / "profile")
-        session = self._created(request.opened, options)
-        run = values.runner(session, request.feeds, _DEVICES.get(request.opened.ep, "cpu"))
+        session = self.created(request.opened, options)
+        run = values.runner(session, request.feeds, self.device(request.opened.ep))
         try:
             runs = _repeated(run, request.budget_s)
         except Exception as error:
-            raise ModelError(_one_line(error)) from error
+            raise ModelError(one_line(error)) from error
         return kernels_of(Path(session.end_profiling()), runs)
+
+    def places(self, request: Places) -> dict[str, int]:
+        """How many nodes of a model each provider runs."""
+        options = self.options(request.opened)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(request.folder) / "places")
+        session = self.created(request.opened, options)
+        try:
+            values.run(session, request.feeds, None)
+        except Exception as error:
+            raise ModelError(one_line(error)) from error
+        return nodes_by_provider(Path(session.end_profiling()))
 
     def _runner(self, number: int, feeds: Feeds) -> Callable[[], object]:
         session, device = self.sessions[number]
@@ -281,7 +327,15 @@ def _signature(session: ort.InferenceSession) -> Signature:
     )
 
 
-def _one_line(error: Exception) -> str:
+def _loaded(library: str) -> None:
+    """Load a plugin library; RuntimeMissingError where that fails."""
+    try:
+        offered.load_library(library)
+    except Exception as error:
+        raise RuntimeMissingError(f"the provider library {library} cannot be loaded: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
     """ONNX Runtime's message without its error-code prefix, on one line of at most 300 characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     if text.startswith("[ONNXRuntimeError]"):
@@ -303,7 +357,11 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(descriptor)
     threading.Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
-    host = Host(receive(connection))
+    try:
+        host = Host(receive(connection))
+    except RuntimeMissingError as error:  # our parent says it as its own
+        send(connection, Reply(str(error), type(error).__name__))
+        return
     send(connection, Reply(host.info()))
     while True:
         try:
@@ -315,7 +373,7 @@ def main(descriptor: int) -> None:
         except SuperoptError as error:
             reply = Reply(str(error), type(error).__name__)
         except Exception as error:  # noqa: BLE001 - our bug or ORT's; the parent reports it and lives on
-            reply = Reply(f"{type(error).__name__}: {_one_line(error)}", "WorkerError")
+            reply = Reply(f"{type(error).__name__}: {one_line(error)}", "WorkerError")
         send(connection, reply)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import CPU, ModelRef, WorkerConfig
+from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.check.facts import ModelFacts, interface_difference, read_facts
 from taso_py.check.headroom import cramped
 from taso_py.check.oracle import ALWAYS, Oracle, OracleLimits, Prepared
@@ -51,7 +52,8 @@ class Checker:
         self.facts = facts or read_facts(self.original)
         self._lent = worker
         self._deployed = worker or Worker(config)
-        plain = (config.ep, config.ep_options, config.denormal_as_zero) == (CPU, (), False)
+        # The oracle is the CPU provider of our own ONNX Runtime, wherever candidates run.
+        plain = replace(config, ort_level="all", threads=1) == WorkerConfig()
         self._worker = self._deployed if plain else Worker(WorkerConfig(threads=config.threads))
         self._oracle = Oracle(self._worker, self.original, self.facts, workloads, dict(overrides or {}), seed)
         self._prepared: Prepared | None = None

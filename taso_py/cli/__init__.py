@@ -13,6 +13,7 @@ from taso_py.cli.certify import certify
 from taso_py.cli.command import CommandGroup
 from taso_py.cli.completion import completion
 from taso_py.cli.config import config
+from taso_py.cli.eps import eps
 from taso_py.cli.generate import generate
 from taso_py.cli.models import bench, check, diff, inspect
 from taso_py.cli.optimize import optimize
@@ -36,7 +37,7 @@ def superopt() -> None:
 
 
 for command in (
-    *(optimize, apply, certify, bench, check, diff, inspect, rules, verify, generate, cache, schema, config),
+    *(optimize, apply, certify, bench, check, diff, inspect, eps, rules, verify, generate, cache, schema, config),
     completion,
 ):
     superopt.add_command(command)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         "superopt optimize model.onnx",
         "superopt optimize model.onnx faster.onnx --shape batch=8 --threads 2",
         "superopt optimize model.onnx -o faster.onnx --certificate faster.json --report faster.html",
+        "superopt optimize model.onnx faster.onnx --ep auto",
     ),
 )
 @click.argument("model", type=FILE)
@@ -41,6 +42,9 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
 
     Where OUT is the result for the same model, options and machine already, it says so and is done. Where it is a copy
     of MODEL, as a run leaves it that finds nothing faster, the search begins again.
+
+    With --ep auto, or a list as in --ep cpu,openvino, MODEL is raced across providers first and the search runs on the
+    fastest; OUT.session.json beside OUT then says how superopt.session(OUT) makes a session of it.
     """
     if out is not None:
         delivery = _into(out, delivery)
@@ -60,14 +64,14 @@ def _optimize(model: Path, options: Options, delivery: Delivery, stop: StopFlag)
         delivery.require_compatible(options)
         over = False
         try:
-            require_deliverable(model, delivery)
+            require_deliverable(model, delivery, placed=options.is_race)
         except FileTakenError as error:
             if error.path != delivery.target(model):
                 raise
             over = _is_copy(model, options, delivery)
             if not over:
                 return
-            require_deliverable(model, delivery, over=over)
+            require_deliverable(model, delivery, over=over, placed=options.is_race)
         with progress_on_stderr(verbosity, stop) as progress:
             result = api.optimize(model, options, progress=progress, stop=stop)
         result = delivered(result, model, delivery, over=over).judged(delivery.conditions)

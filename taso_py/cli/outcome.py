@@ -38,8 +38,8 @@ EXIT_CODES = """\b
 Exit codes:
   0    done, improved or not
   1    mismatch (check, certify, apply, --strict), or a rule that is not as its file promises (verify),
-       or a law that does not follow (rules derive)
-  2    usage
+       or a law that does not follow (rules derive), or a provider that fails a check (eps --test)
+  2    usage, or a provider that does not compute in float32 (optimize)
   3    MODEL missing, unreadable or not runnable
   4    output cannot be written
   5    ONNX Runtime or execution provider missing

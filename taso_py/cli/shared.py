@@ -16,6 +16,7 @@ from taso_py.cli.speech import logged_progress, verbosity_of
 from taso_py.errors import SuperoptError
 from taso_py.options import GeneralOptions
 from taso_py.options.field import ANY, Declared, OptionRecord, declared
+from taso_py.options.providers import KNOWN
 from taso_py.progress import Progress
 from taso_py.streams import speaks_json
 
@@ -57,6 +58,8 @@ class FieldOption(click.Option):
         flag, hint = self.field.flag, self.field.kind
         if flag.completes == "rules":
             return complete_rule(ctx, self, incomplete)
+        if flag.completes == "providers":
+            return complete_provider(incomplete)
         if Path in (hint, *get_args(hint)) and get_origin(hint) is not Mapping:
             return FILE.shell_complete(ctx, self, incomplete)
         return super().shell_complete(ctx, incomplete)
@@ -108,6 +111,13 @@ def complete_rule(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
         found = api.list_rules(rules=ctx.params.get("rules"))
         return [CompletionItem(one.rule.name) for one in found if one.rule.name.startswith(incomplete)]
     return []
+
+
+def complete_provider(incomplete: str) -> list[CompletionItem]:
+    """The short names of providers that begin so; which of them are here would take seconds to find out."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in KNOWN if name.startswith(incomplete)]
 
 
 def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:

@@ -19,6 +19,7 @@ from taso_py.options.delivery import (
     DeriveGoals,
     DiffDelivery,
     Display,
+    EpsDelivery,
     GenerateDelivery,
     ShowOptions,
     VerboseDisplay,
@@ -27,12 +28,11 @@ from taso_py.options.delivery import (
 from taso_py.options.field import Array, OptionRecord, Range, chosen, option, reworded
 from taso_py.options.general import GeneralOptions
 from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
-from taso_py.options.providers import provider_name
+from taso_py.options.sessions import EpsOptions, OrtLevel, SessionOptions
 from taso_py.options.spelling import spelled
 from taso_py.options.text import (
     Shape,
     demand,
-    parse_ep_options,
     parse_inputs,
     parse_rules,
     parse_shapes,
@@ -55,6 +55,8 @@ __all__ = [
     "DiffDelivery",
     "DiffOptions",
     "Display",
+    "EpsDelivery",
+    "EpsOptions",
     "Executor",
     "GeneralOptions",
     "GenerateDelivery",
@@ -66,6 +68,7 @@ __all__ = [
     "RankOptions",
     "RewriteOptions",
     "RuleOptions",
+    "SessionOptions",
     "Shape",
     "ShowOptions",
     "ToleranceOptions",
@@ -78,9 +81,6 @@ __all__ = [
 CostName = Literal["measured", "roofline"]
 Objective = Literal["latency", "flops"]
 Apply = Literal["best", "all"]
-OrtLevel = Literal["all", "layout", "extended", "basic", "disable"]
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 # ---- parts that several commands share -------------------------------------------------------------------------------
 
@@ -122,41 +122,6 @@ class DataOptions(ShapeOptions):
     seed: int = option(
         "--seed", 0, "Seed of generated values and choices.", within=Range(least=0), group="Model and inputs"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionOptions(OptionRecord):
-    """How ONNX Runtime's sessions run."""
-
-    ep: str = option("--ep", "cpu", "Execution provider: any that the installed ORT offers.", group="ONNX Runtime")
-    ep_options: Mapping[str, str] = option(
-        "--ep-option",
-        _NOTHING,
-        "Provider option (repeatable).",
-        metavar="K=V",
-        parse=parse_ep_options,
-        group="ONNX Runtime",
-    )
-    threads: int | None = option(
-        "--threads",
-        None,
-        "Threads per session; default: the CPUs this process may use.",
-        within=Range(least=1),
-        group="ONNX Runtime",
-    )
-    """None: the CPUs that this process may use."""
-    ort_level: OrtLevel = option(
-        "--ort-level", "all", "ONNX Runtime's own graph optimisation level.", group="ONNX Runtime"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        demand(bool(self.ep), f"{spelled('ep')} is empty: name an execution provider, for example cpu")
-
-    @property
-    def provider(self) -> str:
-        """`ep` as ONNX Runtime names it: cpu -> CPUExecutionProvider; a full name stays as it is."""
-        return provider_name(self.ep)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,21 @@ class Display(OptionRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EpsDelivery(Display):
+    """What `superopt eps` does with providers."""
+
+    test: str | None = option(
+        "--test",
+        None,
+        "Hold this provider to what superopt relies on, float32 arithmetic included; exit code 1 if it fails.",
+        metavar="NAME",
+        group="Check",
+        per_run=True,
+        completes="providers",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class DiffDelivery(Display):
     """Where the comparison of `superopt diff` goes."""
 

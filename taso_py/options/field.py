@@ -29,7 +29,7 @@ Group = Literal[
     "Pipeline", "General",
 ]  # fmt: skip
 """The headings of a command's help, in their order."""
-Completion = Literal["rules"]
+Completion = Literal["rules", "providers"]
 """Names that only the library knows; choices and files follow from a field's type."""
 
 
@@ -171,9 +171,13 @@ def option(
         group=group,
         completes=completes,
     )
+    return cast(T, _field(default, flag))
+
+
+def _field(default: Any, flag: Flag) -> Any:
     metadata = {"flag": flag}
     if isinstance(default, Mapping):  # dataclasses take it for mutable
-        return cast(T, dataclasses.field(default_factory=lambda: default, metadata=metadata))
+        return dataclasses.field(default_factory=lambda: default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -207,7 +211,7 @@ def reworded(kind: type[OptionRecord], name: str, text: str, *, default: Any = M
     """The field ``name`` of another record, with a help text of its own."""
     one = next(one for one in declared(kind) if one.name == name)
     flag = dataclasses.replace(one.flag, help=text, variable=variable)
-    return dataclasses.field(default=one.default if default is MISSING else default, metadata={"flag": flag})
+    return _field(one.default if default is MISSING else default, flag)
 
 
 def chosen(kind: type[Record], options: Record | None, fields: Mapping[str, object]) -> Record:

@@ -24,7 +24,8 @@ class TextTable:
 def sentence(result: Result) -> str:
     """The one sentence that sums up a result, with the reason where nothing was gained."""
     why = "" if result.improved is not False or result.reason is None else f": {result.reason.words}"
-    return f"{headline(result)}{why}"
+    placed = "" if result.placement is None else f"; {result.placement.sentence()}"
+    return f"{headline(result)}{why}{placed}"
 
 
 def headline(result: Result) -> str:
@@ -32,6 +33,8 @@ def headline(result: Result) -> str:
     name = result.input.name if result.input is not None else "model"
     if result.improved is None:
         return f"{name}: {_untimed(result)}"
+    if not result.improved and result.placement is not None:
+        return f"{name}: no rewrite is faster, the output is the model as it was"
     if not result.improved:
         return f"{name}: not improved, the output is the model as it was"
     return f"{name}: {_gain(result)}{_error(result)}{_doubt(result)}"
@@ -53,9 +56,27 @@ def tables(result: Result) -> tuple[TextTable, ...]:
         TextTable("Gate", ("condition", "wanted", "verdict", ""), gate, frozenset({1})),
         TextTable(TITLE, HEADER, tuple(rewrite_rows(result)), frozenset({1, 3})),
         TextTable("Rejected", ("rule", "site", "reason", "reproduction"), barred),
+        *_providers(result),
         TextTable("Raced", ("candidate", "predicted", "measured"), raced_rows(result), frozenset({1, 2})),
     )
     return tuple(table for table in found if table.rows)
+
+
+def _providers(result: Result) -> list[TextTable]:
+    """The race of providers, with its interval or why one may not run the model."""
+    if result.placement is None:
+        return []
+    rows = tuple(
+        (
+            one.ep,
+            one.python or "superopt's own",
+            _number(one.speedup, ".3f"),
+            one.failure or f"{_number(one.speedup_low, '.3f')} to {_number(one.speedup_high, '.3f')}",
+        )
+        for one in result.placement.providers
+    )
+    header = ("provider", "environment", "original's speed-up", "95 % interval")
+    return [TextTable("Providers, running the original", header, rows, frozenset({2}))]
 
 
 def raced_rows(result: Result) -> tuple[tuple[str, ...], ...]:

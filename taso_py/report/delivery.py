@@ -11,22 +11,25 @@ from taso_py.files import check_appendable, check_target, require_model_file
 from taso_py.finished import FinishedModel
 from taso_py.onnx_io.artifact import model_files
 from taso_py.options.delivery import DiffDelivery, ModelDelivery
+from taso_py.providers.record import session_file
 
 Finished = TypeVar("Finished", bound=FinishedModel)
 
 
 def require_deliverable(
-    model: Path, delivery: ModelDelivery, *, over: bool = False, reads: tuple[Path, ...] = ()
+    model: Path, delivery: ModelDelivery, *, over: bool = False, reads: tuple[Path, ...] = (), placed: bool = False
 ) -> None:
     """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written.
 
-    ``over``: OUT, which is there, holds nothing to lose. ``reads``: other files that must stay.
+    ``over``: OUT, which is there, holds nothing to lose. ``reads``: other files that must stay. ``placed``: OUT gets a
+    session file.
     """
     require_runtime()
     require_model_file(model)
     target, *others = outputs(model, delivery)
     if not delivery.dry_run:
-        check_target(target, sources=(model, *reads), force=delivery.force or over)
+        for file in (target, *([session_file(target)] if placed else [])):
+            check_target(file, sources=(model, *reads), force=delivery.force or over)
     kept = (*model_files(model), target, *reads) if others or delivery.summary is not None else ()
     for file in others:
         check_target(file, sources=kept, force=delivery.force)

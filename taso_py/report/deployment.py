@@ -20,7 +20,7 @@ class Deployment:
 
 def deployment(result: Result) -> Deployment | None:
     """For the file that was written, or for a name that it could get; None for a result that is the original."""
-    if not result.changed:
+    if not result.changed and result.placement is None:
         return None
     output = str(result.output or "optimised.onnx")
     code = (
@@ -28,6 +28,8 @@ def deployment(result: Result) -> Deployment | None:
         f"options = ort.SessionOptions(); options.intra_op_num_threads = {result.threads}\n"
         f"session = ort.InferenceSession({output!r}, options, providers=[{result.ep!r}])"
     )
+    if result.placement is not None:
+        code = f"import superopt\nsession = superopt.session({output!r})  # as {output}.session.json says"
     sizes = " and for ".join(shape_text(shapes, separator="; ") for shapes in result.shapes) or "the model's own"
     what = "The speed-up holds" if result.improved else "The figures hold"
     holds = (
@@ -35,7 +37,9 @@ def deployment(result: Result) -> Deployment | None:
         f"ONNX Runtime {result.ort_version}. Where one of these is different, optimise there."
     )
     files = f"{shlex.quote(str(result.input or 'model.onnx'))} {shlex.quote(output)}"
-    flags = f" --threads {result.threads} --ep {shlex.quote(result.ep)}"
+    placed = result.placement
+    where = "" if placed is None or placed.python is None else f" --ep-python {shlex.quote(placed.python)}"
+    flags = f" --threads {result.threads} --ep {shlex.quote(result.ep)}{where}"
     lines = []
     for shapes in result.shapes or ({},):
         given = "".join(f" --shape {shlex.quote(shape_text({name: sizes}))}" for name, sizes in shapes.items())

@@ -54,6 +54,7 @@ def result_view(result: Result, width: int, certificate: Path | None = None) -> 
     parts.append(Text(headline(result), style="bold"))
     why = reason_words(result)
     parts += [] if why is None else [Text(f"reason: {why}")]
+    parts += [] if result.placement is None else [Text(result.placement.sentence())]
     parts += [] if result.output is None else [Text(f"written: {result.output}")]
     parts.append(Text(f"next: {next_step(result, certificate)}"))
     parts.append(Text(f"{conditions(result)}: {_holds(result)}", style="dim"))

@@ -12,8 +12,9 @@ from taso_py.check.shapes import resolve_shapes
 from taso_py.errors import UsageError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
+from taso_py.providers.choosing import worker_config
 from taso_py.report.benchmark import Benchmark
-from taso_py.run.subject import Model, blaming, named, reference, require_runnable, worker_config
+from taso_py.run.subject import Model, blaming, named, reference, require_runnable
 
 
 def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:

@@ -7,7 +7,8 @@ from taso_py.check.report import CheckReport
 from taso_py.check.tolerance import Closeness
 from taso_py.files import load_arrays
 from taso_py.options import CheckOptions
-from taso_py.run.subject import Model, reference, require_runnable, worker_config
+from taso_py.providers.choosing import worker_config
+from taso_py.run.subject import Model, reference, require_runnable
 
 
 def check(first: Model, second: Model, options: CheckOptions) -> CheckReport:

@@ -17,10 +17,11 @@ from taso_py.files import load_arrays, require_model_file
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import InspectOptions
+from taso_py.providers.choosing import worker_config
 from taso_py.result import Inspection, ModelProfile
 from taso_py.run.profile import profile
 from taso_py.run.provenance import machine_note, stated
-from taso_py.run.subject import blaming, named, reference, require_runnable, weight_bytes, worker_config
+from taso_py.run.subject import blaming, named, reference, require_runnable, weight_bytes
 
 
 def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from taso_py.backend.client import Worker
 from taso_py.backend.timing import GROUPS
 from taso_py.check.inputs import advice
-from taso_py.errors import ModelError, WorkerError, WorkerTimeoutError
+from taso_py.check.oracle import ALWAYS, OracleLimits
+from taso_py.check.placed import difference_at
+from taso_py.errors import ModelError, NotLosslessError, WorkerError, WorkerTimeoutError
 from taso_py.options import Options
+from taso_py.options.providers import short_name
 from taso_py.options.spelling import spelled
+from taso_py.providers.lossless import is_plain
 from taso_py.result import Result
 from taso_py.run.conclude import unchanged
 from taso_py.run.run import Run, whole_budget
-from taso_py.run.subject import Subject
+from taso_py.run.subject import Subject, checker_of
 from taso_py.search.state import StopReason
 
 _PATIENCE_S = 120.0
@@ -38,7 +42,7 @@ def time_original(worker: Worker, setting: Subject, options: Options) -> Origina
 
     ModelError if it cannot, WorkerTimeoutError if it takes too long to tell.
     """
-    patience = max(_PATIENCE_S, 2 * options.time_budget_s)
+    patience = _patience(options)
     try:
         worker.info()  # so that its start is not taken for the session's
         begin = time.monotonic()
@@ -60,6 +64,31 @@ def time_original(worker: Worker, setting: Subject, options: Options) -> Origina
         raise
     except WorkerError as error:
         raise ModelError(f"{setting.reference.name}: ONNX Runtime fails on the original: {error}") from None
+
+
+def require_same_values(job: Run) -> None:
+    """NotLosslessError where another provider makes something else of the original than the CPU provider does.
+
+    What ONNX Runtime's own optimiser changes on the CPU provider is not ours to repair; where else to run is a choice.
+    ModelError where it does not run the original on other inputs of the check.
+    """
+    config = job.setting.config
+    if is_plain(config):
+        return
+    limits = OracleLimits(max_cases=ALWAYS)  # all others are for the check of candidates: the search shall not wait
+    try:
+        with checker_of(job.setting, job.options, limits=limits) as checker:
+            wrong = difference_at(checker, job.worker, timeout=_patience(job.options))
+    except WorkerError as error:
+        raise ModelError(f"{job.setting.reference.name}: ONNX Runtime fails on the original: {error}") from None
+    job.clock.lap("check")
+    if wrong is not None:
+        called = spelled("ep", short_name(config.ep))
+        raise NotLosslessError(f"{called} gives other values for this model than ONNX Runtime's CPU provider: {wrong}")
+
+
+def _patience(options: Options) -> float:
+    return max(_PATIENCE_S, 2 * options.time_budget_s)
 
 
 def refused(job: Run, original: Original) -> Result | None:

@@ -20,13 +20,22 @@ from taso_py.errors import ModelError, OutputError, TooLateError, WorkerError, W
 from taso_py.graph.table import Table
 from taso_py.options import Options
 from taso_py.progress import Progress
+from taso_py.providers.lossless import require_lossless
 from taso_py.result import ModelProfile, RacedCandidate, Result
 from taso_py.rules.library import Library
 from taso_py.rules.rule import RuleSet
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
-from taso_py.run.original import confirmation_seconds, race_seconds, refused, time_original, too_little, too_slow
+from taso_py.run.original import (
+    confirmation_seconds,
+    race_seconds,
+    refused,
+    require_same_values,
+    time_original,
+    too_little,
+    too_slow,
+)
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
@@ -116,6 +125,7 @@ def _ended_by_time(result: Result) -> bool:
 
 def _run(job: Run) -> Result:
     """The phases behind loading; `Interrupted` where a signal ends them before there is a result."""
+    require_lossless(job.worker)
     try:
         _prove(job)
     except ProofsTooLateError as error:
@@ -131,6 +141,7 @@ def _run(job: Run) -> Result:
     refusal = refused(job, original)
     if refusal is not None:
         return refusal
+    require_same_values(job)
     if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
         job.profile = _profiled(job, job.setting.reference, job.setting.loaded.table)
         job.clock.lap("profile")

@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 
+from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, installed_distributions
 from taso_py.certificate.digest import digest
@@ -25,6 +26,7 @@ from taso_py.files import load_arrays
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.options import Options
 from taso_py.options.field import declared
+from taso_py.providers.choosing import interpreter_of
 from taso_py.result import plain
 from taso_py.rules.library import Library
 
@@ -65,7 +67,9 @@ def stated(model: onnx.ModelProto) -> dict[str, str]:
 def identity(source: Path | onnx.ModelProto, options: Options, library: Library) -> dict[str, str]:
     """What decides which model a run writes: version, rules, options, original and, where it is timed, the machine."""
     found = {Key.RULES: _digest(f"{rule.name} {rule.id}" for rule in library.all()), Key.OPTIONS: _options(options)}
-    here = machine(options.provider, options.threads) if options.race else {}
+    here: dict[str, str] = {}
+    if options.race:
+        here = machine(options.provider, options.threads, interpreter_of(options.provider, options.ep_python))
     return found | _original(digest(source)) | here
 
 
@@ -87,9 +91,9 @@ def shapes_text(assignments: Iterable[Assignment]) -> str:
     return " | ".join(one.describe() for one in assignments)
 
 
-def machine(provider: str, threads: int | None) -> dict[str, str]:
+def machine(provider: str, threads: int | None, python: str | None = None) -> dict[str, str]:
     """What the figures of a run here hold for; without ONNX Runtime, nothing is said of its version."""
-    installed = installed_distributions()
+    installed = installed_distributions() if python is None else [runtime_of(python)]
     version = {Key.RUNTIME: installed[0][1]} if len(installed) == 1 else {}
     here: dict[str, str] = {
         Key.CPU: cpu_name(),
@@ -107,7 +111,7 @@ def differences(told: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
 
 def machine_note(name: str, model: onnx.ModelProto, config: WorkerConfig) -> tuple[str, ...]:
     """One line where a model was optimised for something else than what runs it here."""
-    unlike = differences(stated(model), machine(config.ep, config.threads))
+    unlike = differences(stated(model), machine(config.ep, config.threads, config.python))
     if not unlike:
         return ()
     words = "its speed-up may not hold here: optimise the original again"

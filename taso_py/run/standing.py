@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
     It goes by the metadata of the file: whoever alters the model and leaves them is believed.
     """
     progress.phase("compare with what is there")
-    prepare(model, options)  # what cannot be meant is told before anything that is in the way
+    # What cannot be meant is told before anything that is in the way.
+    prepare(model, replace(options, ep="cpu", ep_python=()) if options.is_race else options)
     if not output.is_file() or same_file(model, output):
         raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
     try:
@@ -42,6 +44,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
         return Standing(model, output, told, "it is not a result of superopt's, or does not say so")
     if lost:
         return Standing(model, output, told, f"it is superopt's result, but its weights {lost[0]!r} are not beside it")
+    if options.is_race:
+        return Standing(model, output, told, "providers are raced anew every time")
     wanted = provenance.identity(model, options, stated_rules(options))
     return Standing(model, output, told, _unlike(told, wanted))
 

@@ -13,7 +13,7 @@ import onnx
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
-from taso_py.backend.runtime import available_threads, require_runtime
+from taso_py.backend.runtime import require_runtime
 from taso_py.check.check import Checker
 from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
@@ -23,8 +23,9 @@ from taso_py.check.tolerance import Closeness
 from taso_py.errors import ModelError, WorkerError
 from taso_py.files import load_arrays, require_model_file
 from taso_py.onnx_io.load import Loaded, load, unread
-from taso_py.options import RewriteOptions, SessionOptions
+from taso_py.options import RewriteOptions
 from taso_py.options.spelling import spelled
+from taso_py.providers.choosing import worker_config
 from taso_py.run.provenance import machine_note
 
 Model: TypeAlias = Path | onnx.ModelProto
@@ -112,16 +113,6 @@ def checker_of(
         closeness=Closeness.of(options.rtol, options.atol),
         facts=subject.facts,
         worker=worker,
-    )
-
-
-def worker_config(options: SessionOptions) -> WorkerConfig:
-    """How the sessions of a worker run that these options ask for."""
-    return WorkerConfig(
-        options.provider,
-        tuple(options.ep_options.items()),
-        options.threads or available_threads(),
-        options.ort_level,
     )
 
 

@@ -38,8 +38,21 @@ def test_rules_by_name(run_cli: RunCli, own_rules: Path, tmp_path: Path) -> None
     assert completed(run_cli, "superopt optimize --rules bad.rules --only ") == []
 
 
+def test_providers_by_name(run_cli: RunCli) -> None:
+    for words in ("superopt optimize --ep op", "superopt eps --test op"):
+        assert completed(run_cli, words) == [("plain", "openvino")]
+
+
 @pytest.mark.parametrize(
-    "words", ["optimize ", "optimize --rules ", "optimize m.onnx --report ", "check --config ", "rules derive --goal "]
+    "words",
+    [
+        "optimize ",
+        "optimize --rules ",
+        "optimize m.onnx --report ",
+        "check --config ",
+        "eps --ep-python ",
+        "rules derive --goal ",
+    ],
 )
 def test_files_are_left_to_the_shell(run_cli: RunCli, words: str) -> None:
     assert completed(run_cli, f"superopt {words}") == [("file", "")]

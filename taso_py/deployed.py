@@ -1,0 +1,106 @@
+"""Running a result as it was timed: a session of ONNX Runtime in the caller's own process.
+
+The only part of the package that loads ONNX Runtime where it is called; it needs none of our other dependencies.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taso_py.errors import ModelError, RuntimeMissingError, UsageError
+from taso_py.files import require_model_file
+from taso_py.providers.record import SessionRecord, read_record, session_file, sha256_of
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+_CPU = "CPUExecutionProvider"
+_LEVELS = {"disable": "DISABLE_ALL", "basic": "ENABLE_BASIC", "extended": "ENABLE_EXTENDED", "layout": "ENABLE_LAYOUT"}
+"""ONNX Runtime's names of levels; "all" is its default."""
+
+
+def session(model: str | PathLike[str], *, allow_library: bool = False) -> InferenceSession:
+    """An onnxruntime.InferenceSession of a model, made as the file MODEL.session.json beside it says.
+
+    Without such a file it is the default session of the CPU provider.  ``allow_library``: the file is trusted to name a
+    library of providers, or provider options other than superopt's own, which may lead to code.  Raises ModelError for
+    a model that is missing or cannot be loaded, UsageError for a session file that is damaged, belongs to another
+    model or is not trusted so far, RuntimeMissingError where this process has not the provider.
+    """
+    path = Path(model)
+    require_model_file(path)
+    file = session_file(path)
+    if not file.exists():
+        return _session(path, [_CPU], None)
+    record = read_record(file)
+    if sha256_of(path) != record.sha256:
+        raise UsageError(
+            f"{file} belongs to another file than {path} as it is now (their sha256 differ): "
+            "optimise again, or remove it for the default session"
+        )
+    trusted = record.needs_consent
+    if trusted is not None and not allow_library:
+        raise UsageError(f"{file} names {trusted}, which may load code: allow_library=True if you trust it")
+    return _session(path, _providers(record, file), record)
+
+
+def _providers(record: SessionRecord, file: Path) -> list[Any] | None:
+    """What a session is given; None for a plugin's provider."""
+    ort = _runtime()
+    if record.library is not None:
+        _load(ort, record.library)
+        return None
+    available = ort.get_available_providers()
+    if record.ep not in available:
+        where = "superopt's own environment" if record.python is None else record.python
+        raise RuntimeMissingError(
+            f"{file} asks for {record.ep}, which ONNX Runtime {ort.__version__} has not here: it was timed with "
+            f"{record.distribution} {record.ort_version} under {where}: run there, or remove the file"
+        )
+    own: list[Any] = [(record.ep, dict(record.options))]
+    return own if record.ep == _CPU else [*own, _CPU]
+
+
+def _session(path: Path, providers: list[Any] | None, record: SessionRecord | None) -> InferenceSession:
+    ort = _runtime()
+    options = ort.SessionOptions()
+    if record is not None:
+        if record.threads is not None:
+            options.intra_op_num_threads = record.threads
+        if record.ort_level in _LEVELS:
+            options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{_LEVELS[record.ort_level]}")
+        if providers is None:
+            options.add_provider_for_devices(_devices(ort, record), dict(record.options))
+    try:
+        made = ort.InferenceSession(str(path), options, providers=providers, enable_fallback=0)
+    except Exception as error:
+        raise ModelError(f"{path}: ONNX Runtime cannot make a session of it: {' '.join(str(error).split())}") from error
+    if record is not None and record.ep not in made.get_providers():
+        raise RuntimeMissingError(f"{record.ep} is part of this ONNX Runtime but cannot start: see superopt eps")
+    return made
+
+
+def _devices(ort: Any, record: SessionRecord) -> list[Any]:
+    found = [one for one in ort.get_ep_devices() if one.ep_name == record.ep]
+    if not found:
+        raise RuntimeMissingError(f"{record.library} offers no device of {record.ep} here: see superopt eps")
+    return found
+
+
+def _load(ort: Any, library: str) -> None:
+    try:
+        ort.register_execution_provider_library(Path(library).stem, library)
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise RuntimeMissingError(f"the provider library {library} cannot be loaded: {words}") from error
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        words = "ONNX Runtime is not installed: run `pip install 'superopt[cpu]'`"
+        raise RuntimeMissingError(f"{words} ({error})") from None
+    return onnxruntime

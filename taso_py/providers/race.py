@@ -1,0 +1,170 @@
+"""Which provider runs a model fastest: a race across processes, one worker for each, their blocks in turn.
+
+Two providers in one process disturb each other's threads up to tenfold, hence the processes.  Only ratios of blocks of
+the same round are compared.  While one is timed the others wait for a request; how much of a CPU their pools keep busy
+all the same is measured, and a round in which that is more than a little does not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from taso_py.backend.client import Worker
+from taso_py.backend.delays import ran_s
+from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
+from taso_py.backend.statistics import Interval, bootstrap_interval, geometric_mean
+from taso_py.backend.timing import affordable_block
+from taso_py.check.check import Checker
+from taso_py.check.placed import difference_at
+from taso_py.errors import ModelError, NotLosslessError, RuntimeMissingError, WorkerError
+from taso_py.providers.lossless import is_plain, require_lossless
+from taso_py.providers.record import RacedProvider
+
+_BLOCK_S = 0.25
+_MOST_IDLE = 0.05
+"""Of a CPU that waiting workers may keep busy in a round that counts."""
+_PATIENCE = 3
+"""Rounds that may not count for each that should."""
+_BASELINE = 6
+"""How many times longer the baseline may take than others: without it there is no run at all."""
+_UNTIMED = "not timed: no time was left, or pools that should have waited kept the CPUs busy"
+_Failures = (ModelError, RuntimeMissingError, WorkerError, NotLosslessError)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Entrant:
+    """A provider in the race, with a worker of its own."""
+
+    config: WorkerConfig
+    worker: Worker
+    ort_version: str | None = None
+    handle: int | None = None
+    seconds: dict[int, float] = field(default_factory=dict)
+    """Round -> geometric mean over the workloads of the medians of its blocks."""
+    idle: float = 0.0
+    failure: str | None = None
+
+    def fail(self, error: object) -> None:
+        """It is not timed any more."""
+        self.failure, self.handle = str(error), None
+        self.worker.stop()
+
+
+class ProviderRace:
+    """The providers of one model; a context manager that ends their workers. The first of them is the baseline."""
+
+    def __init__(
+        self,
+        configs: Sequence[WorkerConfig],
+        original: ModelRef,
+        workloads: Sequence[Feeds],
+        *,
+        patience_s: float,
+    ) -> None:
+        self.original, self.workloads, self.patience_s = original, workloads, patience_s
+        self.entrants = [Entrant(config=config, worker=Worker(config, timeout=patience_s)) for config in configs]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        for one in self.entrants:
+            self._stack.enter_context(one.worker)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def admit(self, checker: Checker | None = None) -> None:
+        """Open the original everywhere, and say of each why it may not take part: it fails, or other values come out.
+
+        Raises what the baseline raises: without it there is no race.
+        """
+        base = self.entrants[0]
+        if checker is not None:
+            checker.prepare()  # its time is nobody's of these
+        for one in self.entrants:
+            patience = self.patience_s * (_BASELINE if one is base else 1)
+            try:
+                one.ort_version = one.worker.ort_version()
+                with one.worker.keeping_to(time.monotonic() + 2 * patience):
+                    self._admit(one, checker, patience)
+            except _Failures as error:
+                if one is base:
+                    raise
+                one.fail(error)
+
+    def _admit(self, one: Entrant, checker: Checker | None, patience_s: float) -> None:
+        if checker is not None and not is_plain(one.config):
+            require_lossless(one.worker)
+            wrong = difference_at(checker, one.worker, timeout=patience_s)
+            if wrong is not None:
+                raise ModelError(f"other values than ONNX Runtime's CPU provider: {wrong}")
+        one.handle = one.worker.open(self.original, timeout=patience_s)
+        for feeds in self.workloads:  # first runs allocate: they belong into no round
+            one.worker.run(one.handle, feeds, timeout=patience_s)
+
+    def time(self, rounds: int, *, deadline: float) -> None:
+        """So many rounds that count, or as many as end before ``deadline``, a time.monotonic() value."""
+        done = 0
+        for number in range(_PATIENCE * rounds):
+            alive = [one for one in self.entrants if one.handle is not None]
+            if done == rounds or len(alive) < 2 or time.monotonic() >= deadline:
+                break
+            entries = len(alive) * len(self.workloads)
+            block = affordable_block(_BLOCK_S, deadline - time.monotonic(), rounds - done, entries)
+            found = {one: self._timed(one, alive, block) for one in (alive if number % 2 == 0 else alive[::-1])}
+            if max(idle for _, idle in found.values()) > _MOST_IDLE * len(alive):
+                continue
+            done += 1
+            for one, (seconds, _) in found.items():
+                if seconds is not None:
+                    one.seconds[number] = seconds
+
+    def _timed(self, one: Entrant, alive: Sequence[Entrant], block_s: float) -> tuple[float | None, float]:
+        """Seconds of a run, and how much of a CPU the others kept busy meanwhile."""
+        others = [other for other in alive if other is not one and other.handle is not None]
+        before = [ran_s(other.worker.info().pid) for other in others]
+        begin = time.monotonic()
+        assert one.handle is not None
+        try:
+            handles = [one.handle] * len(self.workloads)
+            blocks = one.worker.time_blocks(handles, self.workloads, rounds=1, block_s=block_s)
+        except _Failures as error:
+            if one is self.entrants[0]:
+                raise
+            one.fail(error)
+            return None, 0.0
+        took = time.monotonic() - begin
+        shares = [(ran_s(other.worker.info().pid) - ran) / took for other, ran in zip(others, before, strict=True)]
+        for other, share in zip(others, shares, strict=True):
+            other.idle = max(other.idle, share)
+        return (geometric_mean(blocks[0]) if blocks else None), sum(shares)
+
+    def interval(self, one: Entrant) -> Interval | None:
+        """How many times faster than the baseline it runs the original; None for one that was not timed."""
+        base = self.entrants[0].seconds
+        ratios = [base[number] / seconds for number, seconds in one.seconds.items() if number in base]
+        return bootstrap_interval(ratios) if ratios and one.failure is None else None
+
+    def record(self) -> tuple[RacedProvider, ...]:
+        """What was found of each."""
+        several = sum(one.failure is None for one in self.entrants) > 1
+        return tuple(self._record(one, _UNTIMED if several and not one.seconds else None) for one in self.entrants)
+
+    def _record(self, one: Entrant, untimed: str | None) -> RacedProvider:
+        found = self.interval(one)
+        return RacedProvider(
+            ep=one.config.ep, python=one.config.python, ort_version=one.ort_version,
+            speedup=None if found is None else found.median,
+            speedup_low=None if found is None else found.low,
+            speedup_high=None if found is None else found.high,
+            rounds=len(one.seconds),
+            idle_share=one.idle if one.seconds else None,
+            failure=one.failure or untimed,
+        )  # fmt: skip
