@@ -40,7 +40,7 @@ class RuleReport:
     gain: float | None
     _: KW_ONLY
     places: tuple[str, ...] = ()
-    """ONNX names of the values of the original that were replaced, or that are computed from what was replaced again."""
+    """ONNX names of the original's values that were replaced, or that are computed from what was replaced again."""
     law: str = ""
     """The rule's text."""
     backwards: bool = False

@@ -48,13 +48,14 @@ def next_step(result: Result, certificate: Path | None = None) -> str:
         return "let it run to its end, if more is wanted"
     if result.stop_reason == StopReason.TIME.value:
         return f"{_more_time(result)}: the search had not come to its end"
-    return _deployed(result)
+    timed = f"{_command('bench', result)}, where the model will run: the speed-up holds for this machine"
+    return _session_of(result) or timed
 
 
-def _deployed(result: Result) -> str:
-    """How a model is run that another provider was chosen for, or where it is timed."""
-    if result.placement is None or not result.placement.moved:
-        return f"{_command('bench', result)}, where the model will run: the speed-up holds for this machine"
+def _session_of(result: Result) -> str:
+    """How a model is run that another provider was chosen for; empty where none was."""
+    if result.placement is None or not result.placement.moved or result.output is None:
+        return ""
     where = "" if result.placement.python is None else f", under {result.placement.python}"
     return f"run it by superopt.session({str(result.output)!r}){where}"
 
@@ -80,7 +81,7 @@ def _reproductions(result: Result) -> list[Path]:
 
 
 def _nothing_to_do(result: Result) -> str:
-    if (placed := _session_of(result)) is not None:
+    if placed := _session_of(result):
         return placed
     return f"nothing to do{'' if result.profile is None else f'; {profile_sentence(result.profile)}'}"
 
