@@ -260,6 +260,9 @@ def _arithmetic(operation: str, left: Any, right: Any) -> Any:
         raise ZeroDivisionError(f"{left} {operation} {right}: what sizes are divided by is positive")
     if operation == "/" and isinstance(left, int) and isinstance(right, int):
         return left / right
+    if operation != "+" and any(isinstance(v, str | tuple) for v in (left, right)):
+        # To Python a list times a number is a list that is so many times as long.
+        raise TypeError(f"{operation} of {left} and {right}: no list and no text is a number")
     if any(isinstance(v, float) for v in (left, right)) and any(isinstance(v, Expression) for v in (left, right)):
         raise Unbound(f"{left} {operation} {right}: an unknown size and a fraction")
     return _ARITHMETIC[operation](left, right)
