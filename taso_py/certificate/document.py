@@ -22,6 +22,8 @@ MAXIMAL_BYTES = 2**25
 """No file of ours is longer: the certificate of a network of 5,000 nodes has 10 MB."""
 MAXIMAL_VALUES = 2_000_000
 """Lists, objects and entries: ours have one in 13 bytes. In memory each takes up to 130, twice while it is digested."""
+MAXIMAL_LAW = 2**21
+"""Characters of all rules, which are parsed in seconds: one has about 300, that of a Split into 128 parts 200,000."""
 _WIDTH = 110
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000
 """Bytes that filesystems give to a name, and systems to a path."""
@@ -233,7 +235,7 @@ class _Reader:
             optimised=self.digest(entry, "optimised"),
             freeze_initializers=self.get(entry, "freeze_initializers", bool),
             metadata=self.texts(entry, "metadata"),
-            rules=tuple(r.law(e) for r, e in self.entries(entry, "rules")),
+            rules=self.laws(entry),
             steps=tuple(r.step(e) for r, e in self.entries(entry, "steps")),
             weights=self.texts(entry, "weights"),
         )
@@ -245,7 +247,7 @@ class _Reader:
             freeze_initializers=self.get(entry, "freeze_initializers", bool),
             metadata=self.texts(entry, "metadata"),
             measured=self.get(entry, "measured", dict),
-            rules=tuple(r.law(e) for r, e in self.entries(entry, "rules")),
+            rules=self.laws(entry),
             steps=tuple(r.step(e) for r, e in self.entries(entry, "steps")),
         )
 
@@ -257,6 +259,13 @@ class _Reader:
         if strange is not None:
             raise UsageError(f"{self.at}: {name}.external names {strange[:_SHOWN]!a}, as no file can be called")
         return Digest(self.text(digest, "sha256"), external)
+
+    def laws(self, entry: Mapping[str, Any]) -> tuple[Law, ...]:
+        laws = tuple(r.law(e) for r, e in self.entries(entry, "rules"))
+        whole = sum(len(law.text) for law in laws)
+        if whole > MAXIMAL_LAW:
+            raise UsageError(f"{self.at}: rules have {whole} characters, and {MAXIMAL_LAW} are the most that are read")
+        return laws
 
     def law(self, entry: Mapping[str, Any]) -> Law:
         self.only(entry, Law)

@@ -23,7 +23,8 @@ from taso_py.prove.trials.runs import Replay, replaying
 from taso_py.prove.trials.vacuity import contradictory
 from taso_py.prove.trials.witness import Survey, seed_of, smallest, summary, survey
 from taso_py.prove.verdict import Counterexample, Disagreement, Proved, Reason, Refuted, Unknown, Verdict
-from taso_py.rules.instances import Instance
+from taso_py.rules.instance import LARGEST
+from taso_py.rules.instances import Instance, oversized
 from taso_py.rules.lock import Record, admitted, with_verdict
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.printer import condition_text
@@ -114,7 +115,7 @@ def _verdict(rule: Rule, found: Proved | Unknown, seen: Survey, replay: Replay) 
         return Refuted(against_of(odd))
     if isinstance(found, Proved):
         return _witnessed(rule, found, seen)
-    return _undrawn(seen) if seen.undrawn and against is None else found
+    return _undrawn(rule, seen) if seen.undrawn and against is None else found
 
 
 def contradicted(rule: Rule, proof: Proved, seen: Survey, replay: Replay) -> Disagreement | None:
@@ -135,10 +136,14 @@ def _witnessed(rule: Rule, proof: Proved, seen: Survey) -> Verdict:
         return proof
     if contradictory(rule):
         return Unknown(VACUOUS, Reason.CONTRADICTORY)
-    return _undrawn(seen) if seen.undrawn else Unknown(NO_WITNESS, Reason.UNSEEN)
+    return _undrawn(rule, seen) if seen.undrawn else Unknown(NO_WITNESS, Reason.UNSEEN)
 
 
-def _undrawn(seen: Survey) -> Unknown:
+def _undrawn(rule: Rule, seen: Survey) -> Unknown:
+    if oversized(rule):
+        return Unknown(
+            f"what it declares is too large to try: no tensor of over {LARGEST:,} elements is drawn", Reason.UNDRAWN
+        )
     return Unknown(f"no instance was drawn in {seen.attempts:,} attempts", Reason.UNDRAWN)
 
 

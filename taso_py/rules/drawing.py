@@ -16,7 +16,7 @@ from taso_py.ops.operator import Operator, frozen
 from taso_py.ops.rows import Picking
 from taso_py.rules.build import from_front
 from taso_py.rules.element_types import ElementTypes, sources
-from taso_py.rules.instance import PLAIN, Manner, Rejected
+from taso_py.rules.instance import PLAIN, Manner, Rejected, limited
 from taso_py.rules.menus import NEED_AXES, Menus, Shape, array_kind
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
@@ -99,7 +99,7 @@ class Drawing:
         self.types[declaration.variable] = self._tensor_type(declaration.variable, tuple(dims))
 
     def _tensor_type(self, name: str, shape: Shape) -> TensorType:
-        return TensorType(self.dtypes.variable(name), shape)
+        return limited(TensorType(self.dtypes.variable(name), shape))
 
     def _axis(self, axis: Axis) -> Shape:
         if isinstance(axis, Block):
@@ -166,7 +166,7 @@ class Drawing:
         operator = self._operator(term, types)
         if isinstance(operator, Picking):
             self._picked(term, types[0].dims[operator.axis_of(types[0])])
-        return operator.infer(*types)
+        return limited(operator.infer(*types))
 
     def _picked(self, term: Application, rows: Size) -> None:
         """Notes of what size the axis is that variables are indices of, the least of several."""
@@ -187,7 +187,7 @@ class Drawing:
         return self.types[t.name]
 
     def _literal_type(self, literal: Scalar, shape: Shape) -> TensorType:
-        return TensorType(self.dtypes.literal(literal), shape)
+        return limited(TensorType(self.dtypes.literal(literal), shape))
 
     def _attribute(
         self, term: Application, name: str, attributes: Mapping[str, AttributeExpression], types: Sequence[TensorType]

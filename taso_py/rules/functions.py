@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Integers: TypeAlias = tuple[int, ...]
+_LONGEST = 2**20
+"""Entries of a list that is made of two numbers: a rule may name any."""
 
 
 def _integers(value: Any) -> Integers:
@@ -50,6 +52,8 @@ def _least(p: Any) -> int:
 def _run(first: Any, count: Any) -> Integers:
     if not isinstance(first, int) or not isinstance(count, int):
         raise TypeError(f"{first} and {count} are no known integers")
+    if count > _LONGEST:
+        raise TypeError(f"a list of {count} entries is too long: at most {_LONGEST} are made")
     return tuple(range(first, first + count))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table, Values
+from taso_py.graph.types import TensorType
 from taso_py.rules.element_types import ElementTypes, ordinary_types
 from taso_py.rules.menus import Menus
 from taso_py.rules.rule import Rule
@@ -44,8 +46,27 @@ class Instance:
         return Table(self.values, nodes, whole.roots, whole.outputs, opset)
 
 
+LARGEST = 2**20
+"""Most elements of a tensor of an instance: a rule may declare any number."""
+DRAWN = 2**22
+"""Most elements that are drawn for an instance, and most positions of an axis. Rules without large numbers come near
+`LARGEST`, for trials that drop such instances: these are drawn to the end, so that later ones stay what they are."""
+
+
 class Rejected(Exception):
     """A draw that is no instance of the rule."""
+
+
+class TooLarge(Rejected):
+    """A draw with a tensor that is too large to be tried."""
+
+
+def limited(type_: TensorType, most: int = DRAWN) -> TensorType:
+    """The type; `TooLarge` for one of more elements, or with an axis of more positions."""
+    sizes = [d for d in type_.dims if isinstance(d, int)]
+    if max(sizes, default=0) > most or math.prod(sizes) > most:
+        raise TooLarge(f"{type_} has over {most} elements")
+    return type_
 
 
 @dataclass(frozen=True, slots=True)

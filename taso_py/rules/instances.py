@@ -6,6 +6,7 @@ declaration gets a shape that its operator accepts.  What does not satisfy the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from taso_py.ops.constants import Fill, represents
 from taso_py.ops.operator import broadcast
 from taso_py.rules.build import Builder, NotBuildable, number_type
 from taso_py.rules.drawing import Drawing
-from taso_py.rules.instance import PLAIN, Instance, Manner, Rejected
+from taso_py.rules.instance import DRAWN, LARGEST, PLAIN, Instance, Manner, Rejected, TooLarge, limited
 from taso_py.rules.menus import Shape
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
@@ -30,8 +31,8 @@ from taso_py.rules.unify import Unbound
 
 _OPSET = 23
 """An opset at which every operator of the library can be written."""
-
-
+_STEPS = 2**26
+"""Most places of windows that are looked at to compute a node of an instance."""
 _NO_DRAW = (Rejected, NotBuildable, TypingError, Unbound, TypeError, ValueError, LookupError, ArithmeticError)
 """A shape or attribute that cannot be read off what was drawn is a bad draw like any other."""
 
@@ -59,6 +60,22 @@ def draw(
     return None
 
 
+def oversized(rule: Rule, attempts: int = 20) -> bool:
+    """Whether what the rule declares is so large that no instance is drawn of it."""
+    for directed in rule.directions():
+        random = np.random.default_rng(0)
+        for _ in range(attempts):
+            try:
+                drawing = Drawing(directed, random)
+                drawing.draw()
+                _Realised(drawing, Values()).instance()
+            except TooLarge:
+                return True
+            except _NO_DRAW:
+                continue
+    return False
+
+
 @dataclass(slots=True)
 class _Realised:
     """A draw turned into ids, nodes and arrays."""
@@ -71,6 +88,9 @@ class _Realised:
 
     def instance(self) -> Instance:
         rule, draw = self.draw.rule, self.draw
+        sizes = [t.elements for t in (*draw.types.values(), *draw.literals.values())]
+        if sum(n for n in sizes if isinstance(n, int)) > DRAWN:
+            raise TooLarge
         predicates: dict[str, list[Predicate]] = {}
         for c in rule.conditions:
             if isinstance(c, Predicate):
@@ -99,7 +119,11 @@ class _Realised:
         dtype = number_type(draw.binding, self.values.types.__getitem__, self.values.types[left[0]].dtype)
         rights = Builder(self.values, draw.binding, rule.right, dtype)
         right, refusal = self._right(rights)
+        for value in (*self.feeds, *self.weights):
+            limited(self.values.types[value], LARGEST)
         nodes = dict(sorted((lefts.nodes | ({} if refusal else rights.nodes)).items()))
+        for value, node in nodes.items():
+            self._require_few_steps(value, node)
         if left == right or not all(self._spellable(v, n) for v, n in nodes.items()):
             raise Rejected
         same = right and all(self.values.types[a] == self.values.types[b] for a, b in zip(left, right, strict=True))
@@ -110,6 +134,15 @@ class _Realised:
             feeds=self.feeds, weights=self.weights, placed=lefts.placed(),
             placed_right={} if refusal else rights.placed(), refusal=refusal,
         )  # fmt: skip
+
+    def _require_few_steps(self, value: int, node: Node) -> None:
+        """`TooLarge` for what takes too much memory, or too many steps, to be computed."""
+        elements = limited(self.values.types[value], LARGEST).elements
+        window = getattr(node.operator, "kernel_shape", None) or ()
+        if node.operator.onnx in ("Conv", "ConvTranspose"):
+            window = self.values.types[node.inputs[1] or 0].dims[1:]
+        if isinstance(elements, int) and elements * math.prod(window) > _STEPS:
+            raise TooLarge(f"{node.operator} takes over {_STEPS} steps")
 
     def _right(self, builder: Builder) -> tuple[tuple[int, ...], str]:
         """The outputs of the right side; none, and why, when it cannot be built."""
@@ -176,4 +209,4 @@ class _Realised:
         return value
 
 
-__all__ = ["PLAIN", "Instance", "Manner", "draw"]
+__all__ = ["PLAIN", "Instance", "Manner", "draw", "oversized"]

@@ -283,11 +283,11 @@ def _arithmetic(operation: str, left: Any, right: Any) -> Any:
         raise ZeroDivisionError(f"{left} {operation} {right}: what sizes are divided by is positive")
     if operation == "/" and isinstance(left, int) and isinstance(right, int):
         return Fraction(left, right)
-    if (
-        isinstance(left, float | Fraction | Expression)
-        and isinstance(right, float | Fraction | Expression)
-        and (isinstance(left, Expression) != isinstance(right, Expression))
-    ):
+    if operation != "+" and any(isinstance(v, str | tuple) for v in (left, right)):
+        # To Python a list times a number is a list that is so many times as long.
+        raise TypeError(f"{operation} of {left} and {right}: no list and no text is a number")
+    real = any(isinstance(v, float | Fraction) for v in (left, right))
+    if real and any(isinstance(v, Expression) for v in (left, right)):
         raise Unbound(f"{left} {operation} {right}: an unknown size and a fraction")
     return _ARITHMETIC[operation](left, right)
 

@@ -136,6 +136,13 @@ def test_a_file_that_is_too_long_is_not_read(done: Case, tmp_path: Path) -> None
     Written(done, tmp_path, document).refused("is too long: .* bytes, and 33554432 are the most")
 
 
+def test_rules_that_take_minutes_to_be_parsed_are_not(done: Case, tmp_path: Path) -> None:
+    document = done.document()
+    text = "rule long: " + "x + " * (documents.MAXIMAL_LAW // 8) + "x => x"
+    document["rules"] += [{"id": "0" * 12, "name": "long", "text": text}] * 2
+    Written(done, tmp_path, document).refused(r"rules have \d+ characters, and 2097152 are the most")
+
+
 # ---- numbers and names --------------------------------------------------------------------------------------------
 
 

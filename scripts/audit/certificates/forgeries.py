@@ -334,6 +334,12 @@ def _text(law: str) -> Edit:
     return lambda case: case.document["rules"][0].update(text=law)
 
 
+def _large(case: Case) -> None:
+    """A rule of large sizes, which holds; its id is that of its text."""
+    rule = parse_rule("rule large: Relu(Relu(x)) => Relu(x) for x[100000, 100000]")
+    case.document["rules"] = [{"id": rule.id, "name": rule.name, "text": rule.text()}]
+
+
 _CLAIMS: Mapping[str, Edit] = {
     "a copy": _forged_copy,
     "constants that nobody vouches for": _unfrozen,
@@ -346,6 +352,7 @@ _CLAIMS: Mapping[str, Edit] = {
     "a rule without an end": _text("rule a: " + "Relu(" * 5000),
     "a rule of many signs": _text(f"rule a: LeakyRelu(x, alpha=a) => LeakyRelu(x, alpha={'-' * 3000}a)"),
     "a rule of many calls": _text("rule a: " + "Relu(" * 3000 + "x" + ")" * 3000 + " => x"),
+    "a rule of large sizes": _large,
     "lists in lists": _name(lambda: _nested(500)),
     "a number beyond the floats": _name(lambda: float("inf")),
     "half of a letter": _name(lambda: "\ud800\n\x1b[31m"),
