@@ -27,7 +27,7 @@ def stamps_of(files: Iterable[Path]) -> dict[Path, Stamp]:
     """How files look now; one that cannot be looked at is left out."""
     found: dict[Path, Stamp] = {}
     for path in files:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # ValueError: a name with a NUL
             about = path.stat()
             found[path] = (about.st_ino, about.st_size, about.st_mtime_ns)
     return found
