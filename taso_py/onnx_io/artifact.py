@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from taso_py.errors import ModelError, OutputError
 
@@ -16,6 +17,27 @@ if TYPE_CHECKING:
 
 # protobuf cannot serialise 2 GiB; the rest of the graph needs some room too.
 INLINE_LIMIT_BYTES = 2**31 - 2**26
+
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""Of a file: which one it is, its size, and when it was changed."""
+
+
+def stamps_of(files: Iterable[Path]) -> dict[Path, Stamp]:
+    """How files look now; one that cannot be looked at is left out."""
+    found: dict[Path, Stamp] = {}
+    for path in files:
+        with suppress(OSError, ValueError):  # ValueError: a name with a NUL
+            about = path.stat()
+            found[path] = (about.st_ino, about.st_size, about.st_mtime_ns)
+    return found
+
+
+def require_unchanged(stamps: Mapping[Path, Stamp]) -> None:
+    """`ModelError` where a file of weights was replaced: what is made of the old and the new ones is nobody's model."""
+    changed = next((path for path, stamp in stamps.items() if stamps_of([path]).get(path) != stamp), None)
+    if changed is not None:
+        raise ModelError(f"{changed} was changed while the model was read: run it again once it stays")
 
 
 class Artifact(Protocol):
@@ -76,6 +98,8 @@ class RewrittenModel:
     external: bool = False
     locations: frozenset[str] = frozenset()
     """The external data files of the original."""
+    stamps: Mapping[Path, Stamp] = field(default_factory=dict)
+    """How these looked when the original was read."""
 
     def proto(self) -> onnx.ModelProto:
         """The model as one proto, all weights inside."""
@@ -103,6 +127,7 @@ class RewrittenModel:
             # Tensors inside node attributes are not moved into OUT.data: their files must come along.
             others = external_locations(folder / target.name) - {data}
             _copy_external((name for name in others if name), self.source.parent, folder)
+        require_unchanged(self.stamps)
 
     def inline_bytes(self) -> int:
         """Bytes of the weights that lie in no file yet, or in the model's own."""

@@ -44,7 +44,7 @@ def export(loaded: Loaded, table: Table, *, provenance: Mapping[str, str] | None
 
 def artifact(loaded: Loaded, exported: ir.Model) -> RewrittenModel:
     """The exported model as something that can be written, its weights outside if the original's were."""
-    return RewrittenModel(exported, loaded.path, loaded.external, external_locations(loaded.proto))
+    return RewrittenModel(exported, loaded.path, loaded.external, external_locations(loaded.proto), loaded.stamps)
 
 
 def serialize(exported: ir.Model) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from taso_py.graph.sizes import Expression, Symbol
 from taso_py.graph.table import Table, Values
+from taso_py.onnx_io.artifact import Stamp, external_locations, stamps_of
 from taso_py.onnx_io.carry import carried, carry, not_carried
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
@@ -55,6 +56,8 @@ class Loaded:
     """Whether the file lists every node after those it reads."""
     external: bool
     """Whether weights lie outside the model file."""
+    stamps: Mapping[Path, Stamp] = field(default_factory=dict)
+    """How the files looked in which they lie."""
     unsupported: str | None = None
     """Why this model can only be returned as it is."""
 
@@ -97,8 +100,9 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     if reason is not None:
         return _untouched(proto, path, reason)
     original = carried(proto, path)
+    stamps = {} if path is None else stamps_of(path.parent / name for name in external_locations(proto))
     check_tensors(original)
-    return _loaded(proto, path, original, freeze_initializers)
+    return replace(_loaded(proto, path, original, freeze_initializers), stamps=stamps)
 
 
 @uncollected()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeGuard
 
+import onnx.defs
 import onnx_ir as ir
 
 from taso_py.arrays import Array
@@ -59,8 +61,23 @@ def onnx_node(
                 inputs.append(constant(value))
             case None:
                 inputs.append(None)
-    attributes = [_attribute(key, value) for key, value in writing.attributes.items()]
+    real = _real_attributes()
+    attributes = [
+        _attribute(key, float(value) if isinstance(value, int) and (writing.op_type, key) in real else value)
+        for key, value in writing.attributes.items()
+    ]
     return ir.Node("", writing.op_type, inputs, attributes, outputs=list(outputs), name=name)
+
+
+@lru_cache(maxsize=1)
+def _real_attributes() -> frozenset[tuple[str, str]]:
+    """Operator and attribute, for those that ONNX wants as floats whatever a rule wrote: Clip of opset 6 to 10."""
+    return frozenset(
+        (schema.name, name)
+        for schema in onnx.defs.get_all_schemas_with_history()
+        for name, attribute in schema.attributes.items()
+        if schema.domain == "" and attribute.type == onnx.defs.OpSchema.AttrType.FLOAT
+    )
 
 
 def _attribute(name: str, value: AttributeValue) -> ir.Attr:

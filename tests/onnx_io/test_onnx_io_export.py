@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, numpy_helper
 
+import taso_py
 from taso_py.graph.table import Node
 from taso_py.onnx_io.export import writable
 from taso_py.onnx_io.load import load
@@ -303,3 +305,15 @@ def test_an_output_that_gets_another_definition_leaves_nothing_said_of_the_old_o
     proto = r.export()  # which asks for the contract
     assert sorted(kinds(proto)) == ["Slice", "Split"]
     same(before, proto, {"x": normal(2)})
+
+
+def test_a_bound_that_a_rule_writes_without_a_point_is_a_float_where_it_is_an_attribute() -> None:
+    text = "g (float[4] x) => (float[4] y) { c = Clip<min = -1.0, max = 6.0>(x) y = Relu(c) }"
+    old = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 7]>\n{text}')
+    result = taso_py.optimize(old, race=False, only=["relu-of-clip"], strict=True)
+    assert [rule.name for rule in result.rules] == ["relu-of-clip"]
+    (node,) = result.model.graph.node
+    assert {a.name: (a.type, a.f) for a in node.attribute} == {
+        "min": (onnx.AttributeProto.FLOAT, 0.0),
+        "max": (onnx.AttributeProto.FLOAT, 6.0),
+    }

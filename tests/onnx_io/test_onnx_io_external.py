@@ -12,11 +12,12 @@ import onnx_ir
 import pytest
 from onnx import TensorProto, numpy_helper
 
+import taso_py
 from taso_py.errors import ModelError
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, serialize
 from taso_py.onnx_io.load import load
-from tests.conftest import cli_environment
+from tests.conftest import cli_environment, tiny_network
 from tests.helpers.onnx_io_models import FLOAT, MODELS, model, node, value
 
 
@@ -167,3 +168,16 @@ def test_short_external_data(tmp_path: Path) -> None:
     (tmp_path / "m.bin").write_bytes(b"\0" * 100)
     with pytest.raises(ModelError, match="is cut short: 'big' ends at byte 16384, the file has 100"):
         load(path)
+
+
+def test_weights_that_were_replaced_meanwhile_are_not_mixed_with_the_old_ones(tmp_path: Path) -> None:
+    path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    onnx.save_model(tiny_network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    result = taso_py.optimize(path, race=False)
+    assert result.rules
+    data = (tmp_path / "w.bin").read_bytes()
+    (tmp_path / "w.bin").write_bytes(bytes(len(data)))
+    with pytest.raises(ModelError, match=r"w\.bin was changed while the model was read"):
+        result.save(out)
+    assert not out.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "w.bin"]
