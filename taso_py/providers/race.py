@@ -28,6 +28,8 @@ from taso_py.providers.record import RacedProvider
 _BLOCK_S = 0.25
 _MOST_IDLE = 0.05
 """Of a CPU that waiting workers may keep busy in a round that counts."""
+_SETTLE_S, _MOMENT_S = 0.25, 0.02
+"""How long the others' pools may take to come to rest before a block, and how long is looked at a time."""
 _PATIENCE = 3
 """Rounds that may not count for each that should."""
 _BASELINE = 6
@@ -129,6 +131,7 @@ class ProviderRace:
     def _timed(self, one: Entrant, alive: Sequence[Entrant], block_s: float) -> tuple[float | None, float]:
         """Seconds of a run, and how much of a CPU the others kept busy meanwhile."""
         others = [other for other in alive if other is not one and other.handle is not None]
+        _settle([other.worker.info().pid for other in others])
         before = [ran_s(other.worker.info().pid) for other in others]
         begin = time.monotonic()
         assert one.handle is not None
@@ -168,3 +171,13 @@ class ProviderRace:
             idle_share=one.idle if one.seconds else None,
             failure=one.failure or untimed,
         )  # fmt: skip
+
+
+def _settle(pids: Sequence[int]) -> None:
+    """Wait until these processes rest: a pool of threads spins for some milliseconds after its last run."""
+    end, ran = time.monotonic() + _SETTLE_S, sum(map(ran_s, pids))
+    while pids and time.monotonic() < end:
+        time.sleep(_MOMENT_S)
+        before, ran = ran, sum(map(ran_s, pids))
+        if ran - before < _MOST_IDLE * _MOMENT_S:
+            return
