@@ -20,6 +20,7 @@ from tests.conftest import ROOT, tiny_network
 from tests.helpers.interpreters import script
 from tests.helpers.judging import DOUBLE
 from tests.helpers.packaging import fresh_environment, lend_dependencies, outside, run_pip, source_copy
+from tests.helpers.said import said
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +141,7 @@ def test_installed_elsewhere_every_command_runs(installed: Path, tmp_path: Path)
     (tmp_path / "own.rules").write_text(DOUBLE)
     for arguments in COMMANDS:
         result = command(installed, tmp_path, *arguments.split())
-        assert (result.returncode, result.stderr) == (0, ""), f"{arguments}: {result.stderr}"
+        assert (result.returncode, said(result.stderr)) == (0, ""), f"{arguments}: {result.stderr}"
     assert {name for line in COMMANDS if (name := line.split()[0]) != "--help"} == set(superopt.commands)
     assert (tmp_path / "b.onnx").read_bytes() == (tmp_path / "e.onnx").read_bytes()
 

@@ -13,6 +13,7 @@ import pytest
 from taso_py import errors
 from taso_py.cli import main, outcome
 from tests.conftest import ROOT, RunCli, tiny_network
+from tests.helpers.said import said
 from tests.helpers.schemas import require_valid
 from tests.helpers.stubbed import NOISY, run_stubbed
 
@@ -49,10 +50,11 @@ def test_a_real_run_ends_with_its_code(code: int, run_cli: RunCli, tiny_model: P
     onnx.save(other, tiny_model.with_name("other.onnx"))
     done = run_cli(*REAL[code].split(), "--json")
     assert done.returncode == code, done.stderr
-    assert done.stderr.count("\n") == (code != 0)
+    stderr = said(done.stderr)
+    assert stderr.count("\n") == (code != 0)
     told = json.loads(done.stdout)
     if told["schema"] == "superopt.error/1":
-        assert (told["exit_code"], f"superopt: error: {told['error']}\n") == (code, done.stderr)
+        assert (told["exit_code"], f"superopt: error: {told['error']}\n") == (code, stderr)
         assert not tiny_model.with_name("model.superopt.onnx").exists()
     else:
         assert code in (0, 1, 6, 8)
