@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from taso_py.errors import RuleError, UsageError
@@ -101,7 +100,9 @@ def stated(text: str, name: str) -> tuple[Rule, ...]:
 
 def _deep_line(text: str) -> int:
     """The line of the first rule that cannot be read for its depth; the first of all where none can by itself."""
-    starts = [m.start() for m in re.finditer(r"(?m)^[ \t]*rule\b", text)]
+    lines = text.splitlines(keepends=True)
+    places = accumulate(map(len, lines), initial=0)
+    starts = [place for place, line in zip(places, lines, strict=False) if line.split()[:1] == ["rule"]]
     for start, end in pairwise((*starts, len(text))):
         try:
             parse_rules(text[start:end])

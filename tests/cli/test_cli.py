@@ -194,7 +194,7 @@ def test_a_minimum_speedup_is_decided_after_writing(
         (errors.OutputError("m"), 4),
         (errors.RuntimeMissingError("m"), 5),
         (errors.SpeedupNotReachedError("m"), 6),
-        (errors.WorkerError("m"), 70),
+        (errors.WorkerError("m"), 3),
         (ZeroDivisionError("m"), 70),
         (KeyboardInterrupt(), 130),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import onnx
@@ -64,10 +65,10 @@ def test_nothing_is_said_where_every_rule_has_a_proof(tmp_path: Path) -> None:
 # ---- rules of the user's own ---------------------------------------------------------------------------------------
 
 NEVER_DRAWN = """
-rule wrong-rank: Concat(Relu(x), Relu(y), axis=2) => Relu(Concat(x, y, axis=2)) for x[m, n], y[m, n]
-rule wrong-sizes: MatMul(x, w) => MatMul(w, x) for x[m], w[n, k, l, l]
+rule rare: Relu(Relu(x)) => Relu(x) for x[m, n] when m == 41 * n, n >= 977
+rule rarer: Neg(Neg(x)) => x for x[m, n] when m == 43 * n, n >= 983
 """
-"""Rules of which no instance exists: that none is drawn is known after thousands of attempts."""
+"""Rules of which no instance is small: that none is drawn is known after thousands of attempts."""
 
 
 def of(folder: Path, text: str) -> list[Path]:
@@ -77,12 +78,12 @@ def of(folder: Path, text: str) -> list[Path]:
 
 def test_proofs_end_with_the_budget_and_leave_a_copy(tmp_path: Path) -> None:
     proto = tiny_network()
-    result = taso_py.optimize(proto, rules=of(tmp_path, NEVER_DRAWN), time_budget_s=1.0)
+    result = taso_py.optimize(proto, rules=of(tmp_path, NEVER_DRAWN), time_budget_s=0.2)
     assert result.reason is not None
     assert result.reason.code == "too little time"
-    assert "the rules of files were not proved in time (0 of 2 were; next wrong-rank)" in result.reason.words
+    assert re.search(r"the rules of files were not proved in time \([01] of 2 were; next rare", result.reason.words)
     assert result.suggested_budget_s is not None
-    assert result.suggested_budget_s >= 8.0  # two rules, and then the search
+    assert result.suggested_budget_s > 0.2
     assert f"use time_budget_s={result.suggested_budget_s:g} or more" in result.reason.words
     assert result.model.SerializeToString() == proto.SerializeToString()
     assert CHILD not in isolated._PROCESSES  # it would prove on
@@ -104,8 +105,8 @@ def test_a_process_that_dies_refuses_its_rule(tmp_path: Path, monkeypatch: pytes
 
 
 def test_ranking_ends_with_the_budget_too(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"not proved in time \(0 of 2 were; next wrong-rank\): use time_budget_s="):
-        taso_py.rank([tiny_network()], rules=of(tmp_path, NEVER_DRAWN), time_budget_s=0.5)
+    with pytest.raises(UsageError, match=r"not proved in time \([01] of 2 were; next rarer?\): use time_budget_s="):
+        taso_py.rank([tiny_network()], rules=of(tmp_path, NEVER_DRAWN), time_budget_s=0.2)
 
 
 def test_what_is_there_already_is_told_without_proofs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
