@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from taso_py.api import apply, bench, certify, conform, derive, diff, eps, inspect, optimize, rank, verify
-from taso_py.deployed import session
 from taso_py.options import Options
 from taso_py.progress import ProgressReport
 from taso_py.version import VERSION
 
 if TYPE_CHECKING:
+    from taso_py.deployed import session
     from taso_py.result import Result, RuleReport
 
 __all__ = [
@@ -41,7 +41,11 @@ __version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
-    """The classes of results, imported when they are asked for: `superopt --help` shall not wait for them."""
+    """What is imported when it is asked for: `superopt --help` shall not wait for it."""
+    if name == "session":
+        from taso_py.deployed import session
+
+        return session
     if name not in ("Result", "RuleReport"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from taso_py import result

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -80,6 +79,8 @@ def formatted(text: str, *, level: int, logger: str, created: float | None = Non
     """A line as stderr has it: the text, or one JSON object of time (UTC), level, logger, message and `further`."""
     if not _voice.as_json:
         return printable(text)
+    from datetime import UTC, datetime  # for records only: every command would wait for it
+
     moment = datetime.fromtimestamp(time.time() if created is None else created, UTC)
     message = text.removeprefix(PREFIX)
     name = _name_of(level)

@@ -219,11 +219,11 @@ class Host:
             while len(rounds) < request.rounds and delayed < _MOST_DELAYED * request.rounds:
                 forward = (len(rounds) + delayed) % 2 == 0
                 blocks = [self._block(run, request, deadline) for run in (runs if forward else runs[::-1])]
+                waited = any(block is not None and block.size == 0 for block in blocks)
+                delayed += waited
                 if any(block is None for block in blocks):
                     break
-                if any(block.size == 0 for block in blocks):
-                    delayed += 1
-                else:
+                if not waited:
                     rounds.append(blocks if forward else blocks[::-1])
         except SuperoptError:
             raise
@@ -281,18 +281,23 @@ def _repeated(run: Callable[[], object], seconds: float) -> int:
 
 
 def _undelayed_block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
-    """Like `_block`, without runs that waited for a CPU, for as long as it takes within reason; empty if all did."""
+    """Like `_block`, without runs that waited for a CPU, for as long as it takes within reason; empty if all did.
+
+    Empty as well where runs waited and then the deadline passes: without them the time would have been enough.
+    """
     import numpy as np
 
     kept: list[Any] = []
-    clean, begin, stolen = 0.0, time.perf_counter(), stolen_s()
+    clean, late, begin, stolen = 0.0, False, time.perf_counter(), stolen_s()
     while clean < block_s and time.perf_counter() - begin < _PATIENCE * block_s:
         waited = waited_s()
         runs = _block(run, _GROUP_S, deadline)
         if runs is None:
-            return None
+            return np.array([]) if late else None
         took = float(runs.sum())
-        if not was_delayed(waited_s() - waited, took):
+        if was_delayed(waited_s() - waited, took):
+            late = True
+        else:
             kept.append(runs)
             clean += took
     if was_delayed(stolen_s() - stolen, time.perf_counter() - begin) or clean < _LEAST_CLEAN * block_s:

@@ -13,7 +13,7 @@ import click
 
 from taso_py.cli import speech
 from taso_py.cli.settings import Settings, options_of, read_settings
-from taso_py.cli.shared import FieldOption
+from taso_py.cli.shared import FieldOption, options_taken
 from taso_py.options import GeneralOptions
 from taso_py.options.field import Group, declared
 
@@ -27,6 +27,21 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **further: Any) -> None:
         super().__init__(*arguments, **further)
         self.examples = tuple(examples)
+
+    _params: list[click.Parameter]
+    _complete: bool
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        """Its arguments and options; these are made when it is asked for them, not for every other command's sake."""
+        if not self._complete:
+            self._complete = True
+            self._params += options_taken(self.callback)
+        return self._params
+
+    @params.setter
+    def params(self, given: list[click.Parameter]) -> None:
+        self._params, self._complete = list(given), False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments, with what a settings file says where they and the environment are silent."""

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -209,6 +208,8 @@ def _crash(error: BaseException) -> Ending:
 
 
 def _save_traceback(error: BaseException) -> Path:
+    import tempfile  # most commands do without
+
     handle, name = tempfile.mkstemp(prefix="superopt-error-", suffix=".log")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(f"arguments: {sys.argv[1:]}\n")

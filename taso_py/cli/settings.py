@@ -8,7 +8,6 @@ what remains here (find the file, know its keys, resolve its paths) is left to w
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -194,6 +193,8 @@ def _require_key(place: str, name: str, known: Mapping[str, list[FieldOption]], 
     if name in settable:
         return
     demand(name not in known, f"{place} belongs on the command line of a run: remove it from the file")
+    import difflib  # for this line only: every command would wait for it
+
     near = difflib.get_close_matches(name, [*settable, *commands], n=1)
     hint = f"did you mean {near[0]}?" if near else "superopt config lists all there are"
     raise UsageError(f"{place} is no setting: {hint}")

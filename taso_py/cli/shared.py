@@ -136,12 +136,20 @@ def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:
             expect_json(any(getattr(record, "as_json", False) for record in arguments.values()))
             return function(**arguments)
 
-        fields = [field for kind in (*kinds.values(), GeneralOptions) for field in declared(kind)]
-        for field in reversed(fields):
-            command = click.option(field.name, *field.flag.spellings, cls=FieldOption, field=field)(command)
+        _TAKEN[command] = (*kinds.values(), GeneralOptions)
         return cast(Function, command)
 
     return decorate
+
+
+_TAKEN: dict[Callable[..., Any], tuple[type[OptionRecord], ...]] = {}
+
+
+def options_taken(callback: Callable[..., Any] | None) -> list[click.Parameter]:
+    """The options of a command whose function was decorated with `takes`."""
+    kinds = _TAKEN.get(callback, ()) if callback is not None else ()
+    fields = [field for kind in kinds for field in declared(kind)]
+    return [FieldOption([field.name, *field.flag.spellings], field=field) for field in fields]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def deciding(decide: Callable[[Size], bool | None]) -> Iterator[None]:
         _DECIDE.reset(token)
 
 
-def assumed() -> bool:
+def proving() -> bool:
     """Whether sizes stand for all sizes under assumptions, as in a proof."""
     return _DECIDE.get() is not None
 
@@ -38,7 +38,7 @@ def at_least(a: Size, b: Size) -> bool | None:
 
 def equal(a: Size, b: Size) -> bool:
     """Whether a == b for all symbol values, by form or, in a proof, by its assumptions."""
-    return a == b or (assumed() and at_least(a, b) is True and at_least(b, a) is True)
+    return a == b or (proving() and at_least(a, b) is True and at_least(b, a) is True)
 
 
 def _form_tells(difference: Size) -> bool | None:
@@ -48,7 +48,7 @@ def _form_tells(difference: Size) -> bool | None:
     others = [c for m, c in difference.terms if m]
     if any(isinstance(atom, Entry | Image) for m, _ in difference.terms for atom in m):
         return None
-    if assumed() and not all(a.natural for m, _ in difference.terms for a in m if isinstance(a, Symbol)):
+    if proving() and not all(a.natural for m, _ in difference.terms for a in m if isinstance(a, Symbol)):
         return None
     if all(c > 0 for c in others) and constant >= 0 and _floors_non_negative(difference):
         return True

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from taso_py.arrays import Array
 from taso_py.errors import TypingError
-from taso_py.graph.ordering import assumed, at_least
+from taso_py.graph.ordering import at_least, proving
 from taso_py.graph.sizes import Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.lookup import LARGEST, lookup
@@ -60,7 +60,7 @@ class Gather(Operator):
 
     def _indices(self, dim: Size) -> tuple[int, ...]:
         """The indices counted from the front."""
-        if assumed() and not all(isinstance(i, int) for i in self.indices):
+        if proving() and not all(isinstance(i, int) for i in self.indices):
             return self.indices
         found = tuple(i + dim if i < 0 and isinstance(dim, int) else i for i in self.indices)
         lowest, highest = min(found, default=0), max(found, default=-1)

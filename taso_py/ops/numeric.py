@@ -98,7 +98,8 @@ def evaluate_meaning(operator: Operator, operands: Sequence[Array], types: Seque
     views = tuple(Operand(k, t) for k, t in enumerate(types))
     meaning = operator.element(views, tuple(s.size for s in names))
     dtype = working_dtype(result.dtype)
-    value = _Evaluator(operands, shape, integral=dtype == np.int64).value(meaning, environment)
+    with np.errstate(all="ignore"):
+        value = _Evaluator(operands, shape, integral=dtype == np.int64).value(meaning, environment)
     return np.array(np.broadcast_to(value, shape), dtype=dtype, order="C")
 
 
@@ -127,12 +128,11 @@ class _Evaluator:
                 # A float constant would turn exact int64 arithmetic into float64.
                 return np.asarray(int(value) if self.integral and math.isfinite(value) else value)
             case Integer(value):
-                return np.asarray(size_value(value, env))
+                return size_value(value, env)
             case Read():
                 return self._read(expression, env)[0]
             case Apply(function, arguments, attributes):
-                with np.errstate(all="ignore"):
-                    return np.asarray(FUNCTIONS[function](*(self.value(a, env) for a in arguments), *attributes))
+                return np.asarray(FUNCTIONS[function](*(self.value(a, env) for a in arguments), *attributes))
             case Choose(conditions, then, otherwise):
                 holds = self._holds(conditions, env)
                 return np.where(holds, self.value(then, env), self.value(otherwise, env))

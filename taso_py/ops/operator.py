@@ -250,7 +250,9 @@ def _text(value: Any) -> str:
 
 def broadcast(*shapes: Sequence[Size]) -> tuple[Size, ...]:
     """NumPy's broadcast of shapes; sizes must be equal or the literal 1 (a symbol may be 1 but is not taken to be)."""
-    rank = max(map(len, shapes), default=0)
+    if all(s == shapes[0] for s in shapes[1:]):
+        return tuple(shapes[0]) if shapes else ()
+    rank = max(map(len, shapes))
     result: list[Size] = []
     for axis in range(rank):
         sizes = [s[axis - rank + len(s)] for s in shapes if axis - rank + len(s) >= 0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.ordering import assumed, at_least
+from taso_py.graph.ordering import at_least, proving
 from taso_py.graph.sizes import Size, product
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import (
@@ -101,7 +101,7 @@ def _check_window(window: Window, dim: Size) -> None:
         raise TypingError(f"pads {window.begin}, {window.end} must be less than the kernel {window.kernel}")
     if dim == 0:
         raise TypingError("a window over an axis of size 0")
-    if assumed() or not _may_step_over(window):
+    if proving() or not _may_step_over(window):
         return
     count = window.result(dim)
     if not isinstance(count, int) or not isinstance(dim, int) or not isinstance(window.kernel, int):

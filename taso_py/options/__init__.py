@@ -8,7 +8,6 @@ line has is in `taso_py.options.delivery`.  Nothing here imports anything heavy:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -25,7 +24,7 @@ from taso_py.options.delivery import (
     VerboseDisplay,
     VerifyDisplay,
 )
-from taso_py.options.field import Array, OptionRecord, Range, chosen, option, reworded
+from taso_py.options.field import Array, OptionRecord, Range, chosen, option, record, reworded
 from taso_py.options.general import GeneralOptions
 from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
 from taso_py.options.sessions import EpsOptions, OrtLevel, SessionOptions
@@ -85,7 +84,7 @@ Apply = Literal["best", "all"]
 # ---- parts that several commands share -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ShapeOptions(OptionRecord):
     """Sizes of a model's inputs."""
 
@@ -106,7 +105,7 @@ class ShapeOptions(OptionRecord):
             demand(min(sizes, default=0) >= 0, f"shapes[{name!r}]={sizes}: sizes must be at least 0")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DataOptions(ShapeOptions):
     """What models are run on."""
 
@@ -124,7 +123,7 @@ class DataOptions(ShapeOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class RuleOptions(OptionRecord):
     """Which rules are looked at; the options of `superopt rules list`."""
 
@@ -140,7 +139,7 @@ class RuleOptions(OptionRecord):
     """None: the shipped library. Otherwise its canonical and cleanup rules, and these files; (): those alone."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class CacheOptions(OptionRecord):
     """The options of `superopt cache`."""
 
@@ -154,7 +153,7 @@ class CacheOptions(OptionRecord):
     """SQLite file of measured regions; None: in the user's cache directory."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class TimeOptions(OptionRecord):
     """How long a command may take."""
 
@@ -166,12 +165,12 @@ class TimeOptions(OptionRecord):
 # ---- one record for each function ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class CheckOptions(ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DiffOptions(OptionRecord):
     """The options of `diff`."""
 
@@ -183,7 +182,7 @@ class DiffOptions(OptionRecord):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class BenchOptions(DataOptions, SessionOptions):
     """The options of `bench`."""
 
@@ -198,7 +197,7 @@ class BenchOptions(DataOptions, SessionOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class InspectOptions(DataOptions, SessionOptions):
     """The options of `inspect`."""
 
@@ -210,7 +209,7 @@ class InspectOptions(DataOptions, SessionOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class RewriteOptions(CheckOptions):
     """What a rewritten model is checked on, and what may be taken for granted; of `optimize` and `apply`."""
 
@@ -246,7 +245,7 @@ class RewriteOptions(CheckOptions):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ApplyOptions(RewriteOptions):
     """The options of `apply`."""
 
@@ -258,7 +257,7 @@ class ApplyOptions(RewriteOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
     """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
 
@@ -305,7 +304,7 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOption
         demand(not both, f"rule {', '.join(both)} is named by both {both_options}: keep one")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class RankOptions(RuleOptions, CacheOptions, TimeOptions, ShapeOptions, SessionOptions):
     """The options of `rank`."""
 
@@ -316,7 +315,7 @@ class RankOptions(RuleOptions, CacheOptions, TimeOptions, ShapeOptions, SessionO
         return Options(**vars(self))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class CertifyOptions(DataOptions):
     """The options of `certify`: facts from the caller alone, none of them from the certificate."""
 

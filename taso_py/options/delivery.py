@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from taso_py.gate import SIZE, SPEEDUP
-from taso_py.options.field import OptionRecord, Range, declared, option, reworded
+from taso_py.options.field import OptionRecord, Range, declared, option, record, reworded
 from taso_py.options.gate import merged, parse_gate, require_conditions
 from taso_py.options.text import demand, require_file
 
@@ -27,14 +26,14 @@ def _demand_report(report: Path | None) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Display(OptionRecord):
     """How a command prints its result."""
 
     as_json: bool = option("--json", False, "Print one JSON object instead of text.", group="Output")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class EpsDelivery(Display):
     """What `superopt eps` does with providers."""
 
@@ -49,7 +48,7 @@ class EpsDelivery(Display):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DiffDelivery(Display):
     """Where the comparison of `superopt diff` goes."""
 
@@ -63,21 +62,21 @@ class DiffDelivery(Display):
         _demand_report(self.report)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class VerboseDisplay(Display):
     """The same, with lines on stderr while a command works."""
 
     verbosity: int = option("-v --verbose", 0, "More lines on stderr; -vv for even more.", count=True, group="Output")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class VerifyDisplay(VerboseDisplay):
     """How `superopt verify` tells of rules."""
 
     verbosity: int = reworded(VerboseDisplay, "verbosity", "One line per rule that is proved.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ShowOptions(Display):
     """What `superopt rules show` shows."""
 
@@ -91,7 +90,7 @@ class ShowOptions(Display):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DeriveGoals(OptionRecord):
     """The laws that `superopt rules derive` is asked about."""
 
@@ -106,7 +105,7 @@ class DeriveGoals(OptionRecord):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class GenerateDelivery(VerboseDisplay):
     """Where the rules of `superopt generate` go, and what is said of them."""
 
@@ -120,7 +119,7 @@ class GenerateDelivery(VerboseDisplay):
         require_file("--output", self.output)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ModelDelivery(OptionRecord):
     """Where a rewritten model goes."""
 
@@ -172,12 +171,12 @@ class ModelDelivery(OptionRecord):
         return {} if self.certificate is None else {"--certificate": self.certificate}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ApplyDelivery(ModelDelivery, Display):
     """Where the result of `superopt apply` goes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Delivery(ModelDelivery, VerboseDisplay):
     """Where the result of `superopt optimize` goes and what it must reach."""
 

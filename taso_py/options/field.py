@@ -9,18 +9,29 @@ The type and the default are the field's own; `taso_py.cli` derives its options 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
 import reprlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, FrozenInstanceError, dataclass
+from inspect import get_annotations
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from taso_py.errors import UsageError
 
@@ -181,12 +192,42 @@ def _field(default: Any, flag: Flag) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def record(kind: type[T]) -> type[T]:
+    """A frozen dataclass of options; it is written, compared and kept from change by `OptionRecord`.
+
+    Methods made anew for each class would be a tenth of the time of ``superopt --help``.
+    """
+    return dataclass(kw_only=True, repr=False, eq=False)(kind)
+
+
+@record
 class OptionRecord:
     """Base of all records of options: what a field is given is brought into its type and range, or refused.
 
     Lists become tuples, texts paths, a single size a shape; None stands for the default.
     """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self):  # set by its constructor
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        fields = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self))
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, one.name) for one in dataclasses.fields(self))
 
     def __post_init__(self) -> None:
         for one in declared(type(self)):
@@ -194,14 +235,30 @@ class OptionRecord:
             object.__setattr__(self, one.name, one.held(given, called=f"{one.name}={shown(given)}"))
 
 
-_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
+def _hints_of(kind: Any) -> Mapping[str, Any]:
+    """The types of a class's fields; those of a base are read once, not again for each class that is derived from it.
+
+    `typing.get_type_hints` reads all of them for every class, and commands would wait for that.
+    """
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        found |= _hints(base) if base is not kind else _own_hints(base)
+    return found
+
+
+_hints: Callable[[Any], Mapping[str, Any]] = functools.cache(_hints_of)
+
+
+def _own_hints(kind: type) -> dict[str, Any]:
+    written = SimpleNamespace(__annotations__=get_annotations(kind))
+    return get_type_hints(written, vars(sys.modules[kind.__module__]))
 
 
 def declared(kind: type[OptionRecord]) -> tuple[Declared, ...]:
     """The options of a record, in the order of their fields."""
     hints = _hints(kind)
     return tuple(
-        Declared(f.name, hints[f.name], f.default_factory() if callable(f.default_factory) else f.default, flag)
+        Declared(f.name, hints[f.name], _default_of(f), flag)
         for f in dataclasses.fields(kind)
         if (flag := f.metadata.get("flag")) is not None
     )
@@ -209,9 +266,13 @@ def declared(kind: type[OptionRecord]) -> tuple[Declared, ...]:
 
 def reworded(kind: type[OptionRecord], name: str, text: str, *, default: Any = MISSING, variable: bool = True) -> Any:
     """The field ``name`` of another record, with a help text of its own."""
-    one = next(one for one in declared(kind) if one.name == name)
-    flag = dataclasses.replace(one.flag, help=text, variable=variable)
-    return _field(one.default if default is MISSING else default, flag)
+    one = next(one for one in dataclasses.fields(kind) if one.name == name)
+    flag = dataclasses.replace(one.metadata["flag"], help=text, variable=variable)
+    return _field(_default_of(one) if default is MISSING else default, flag)
+
+
+def _default_of(one: dataclasses.Field[Any]) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 def chosen(kind: type[Record], options: Record | None, fields: Mapping[str, object]) -> Record:
@@ -222,6 +283,8 @@ def chosen(kind: type[Record], options: Record | None, fields: Mapping[str, obje
     known = [one.name for one in declared(kind)]
     for name in fields:
         if name not in known:
+            import difflib  # for this line only: every command would wait for it
+
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise UsageError(f"there is no option {name!r}: {hint}")

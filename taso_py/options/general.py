@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from taso_py.options.field import OptionRecord, option
+from taso_py.options.field import OptionRecord, option, record
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class GeneralOptions(OptionRecord):
     """The options of every command."""
 

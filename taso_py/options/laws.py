@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from taso_py.options.field import OptionRecord, Range, option
+from taso_py.options.field import OptionRecord, Range, option, record
 from taso_py.options.spelling import spelled, spelled_on
 from taso_py.options.text import demand, parse_names, parse_rules
 
 Executor = Literal["processes", "ray"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class OnlyOptions(OptionRecord):
     """A choice of rules by name."""
 
@@ -22,7 +21,7 @@ class OnlyOptions(OptionRecord):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class VerifyOptions(OnlyOptions):
     """The options of `verify`."""
 
@@ -58,7 +57,7 @@ class VerifyOptions(OnlyOptions):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DeriveOptions(OptionRecord):
     """The options of `derive`."""
 
@@ -76,7 +75,7 @@ class DeriveOptions(OptionRecord):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class GenerateOptions(OptionRecord):
     """The options of `generate`; the rules that are found depend on the first four alone."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from taso_py.options.field import OptionRecord, Range, option, reworded
+from taso_py.options.field import OptionRecord, Range, option, record, reworded
 from taso_py.options.providers import provider_name
 from taso_py.options.spelling import spelled
 from taso_py.options.text import demand, parse_ep_options
@@ -19,7 +18,7 @@ LEVELS = get_args(OrtLevel)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class SessionOptions(OptionRecord):
     """How ONNX Runtime's sessions run."""
 
@@ -83,7 +82,7 @@ class SessionOptions(OptionRecord):
         return provider_name(self.ep)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class EpsOptions(OptionRecord):
     """The options of `eps` and `conform`."""
 

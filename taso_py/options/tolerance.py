@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from taso_py.options.field import OptionRecord, Range, option
+from taso_py.options.field import OptionRecord, Range, option, record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ToleranceOptions(OptionRecord):
     """How far outputs may differ, as `numpy.allclose` has it."""
 

@@ -264,6 +264,8 @@ def _exact(value: Value) -> Value:
 
 def _rounded(value: Value) -> Value:
     """Fractions as the floats next to them, in lists, too."""
+    if type(value) is int:  # most are
+        return value
     if isinstance(value, Fraction):
         try:
             return float(value)

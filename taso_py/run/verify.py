@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taso_py.errors import RuleError, UsageError
+from taso_py.onnx_io.collecting import uncollected
 from taso_py.options import VerifyOptions
 from taso_py.options.spelling import spelled_on
 from taso_py.progress import Level, Progress
@@ -53,6 +54,7 @@ def verify(files: Sequence[Path], options: VerifyOptions, progress: Progress) ->
     )
 
 
+@uncollected()
 def _rules(files: Sequence[Path], only: Sequence[str]) -> list[Rule]:
     found = [rule for path in files or _files_in(location.rules_directory()) for rule in load_file(path)]
     require_names(only, found)
@@ -89,6 +91,7 @@ class _Verifying:
     disagreements: dict[Rule, Disagreement] = field(default_factory=dict)
     """Rules that are proved and contradicted."""
 
+    @uncollected()
     def look_up(self) -> None:
         """Takes what is on record."""
         found = {rule: self.lock.record(rule) for rule in self.rules}

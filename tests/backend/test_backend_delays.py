@@ -50,6 +50,25 @@ def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeyp
     assert worker._undelayed_block(run, 4.0, NEVER).size == 0
 
 
+@pytest.mark.parametrize(("wait", "delayed"), [(0.5, 1), (0.0, 0)])
+def test_a_round_that_the_deadline_cuts_off_was_delayed_only_if_runs_waited(
+    monkeypatch: pytest.MonkeyPatch, wait: float, delayed: int
+) -> None:
+    clock, waited = [0.0], [0.0]
+
+    def run() -> None:
+        clock[0] += 1.0
+        waited[0] += wait
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(worker, "waited_s", lambda: waited[0])
+    monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
+    monkeypatch.setattr(worker.Host, "_runner", lambda *_: run)
+    host = worker.Host.__new__(worker.Host)
+    found = host.time(Time(((1, X), (2, X)), rounds=4, block_s=9.0, budget_s=5.0, warm=False, undelayed=True))
+    assert (found.rounds, found.delayed) == ([], delayed)
+
+
 def test_a_delayed_round_is_made_up_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     results = iter([np.array([]), np.array([1.0]), np.array([1.0]), *[np.array([])] * 20])
     monkeypatch.setattr(worker.Host, "_block", lambda *_: next(results))
