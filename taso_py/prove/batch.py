@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,10 @@ from taso_py.rules.rule import Rule
 
 LIMIT_S = 300.0
 """The longest that one rule may take."""
+
+
+_FRAMES = 10_000
+"""Of Python's stack in a process that proves: terms are walked through by recursion, some 20 frames a level."""
 
 
 def judged(
@@ -39,6 +44,7 @@ def _unless_known(lost: Lost) -> Judgement:
 
 def begin(prover: Prover) -> Work:
     """What a process does: the stages of a rule's judgement."""
+    sys.setrecursionlimit(_FRAMES)
     replay = Replay()
     replay.worker.info()  # what starts it is not on the rules' time
     gc.freeze()

@@ -18,7 +18,7 @@ from taso_py.prove import batch as crew
 from taso_py.prove.verdict import Counterexample, Disagreement, Proved, Reason, Refuted, Unknown
 from taso_py.prove.verify import VACUOUS, Judgement, record
 from taso_py.rules import lock as locks
-from taso_py.rules.library import load, load_file
+from taso_py.rules.library import load, load_file, stated
 from taso_py.rules.location import rules_directory
 from taso_py.rules.lock import Finding, Lock, load_lock
 from taso_py.rules.rule import Rule
@@ -330,3 +330,9 @@ def test_the_element_that_differs_is_shown_and_not_one_that_is_no_number_on_both
     told = record(Judgement(Refuted(Counterexample({}, {}, left, right)))).counterexample
     assert told["left"] == "1.0 at [7]"
     assert told["right"] == "nan at [7]"
+
+
+def test_a_law_as_deep_as_is_read_is_judged() -> None:
+    (rule,) = stated(f"rule deep: {'Relu(' * 190}x{')' * 190} => Relu(x) for x[*s]", "deep")
+    *_, (_, judgement) = crew.judged([rule], jobs=1)
+    assert isinstance(judgement.verdict, Proved)
