@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,6 +34,8 @@ MAXIMAL_BYTES = 64 << 20
 """The most that a file of rules may hold: thousands of times the library."""
 DEEPEST = 200
 """Levels of a term: a law of 64 operands has 64, and Python's stack is spent at about 290."""
+MOST_PICKS = 1024
+"""Values that the choices of a rule may have together: each is tried wherever the left side matches."""
 _TOO_DEEP = f"it is nested too deeply: at most {DEEPEST} levels are read"
 CANONICAL = "canonical.rules"
 CLEANUP = "cleanup.rules"
@@ -95,6 +98,10 @@ def stated(text: str, name: str) -> tuple[Rule, ...]:
     for rule in rules:
         if levels(rule) > DEEPEST:
             raise RuleError(f"{name}:{rule.line}:1: rule {rule.name}: {_TOO_DEEP}")
+        picks = math.prod(len(one.menu) for one in rule.choices)
+        if picks > MOST_PICKS:
+            words = f"its choices have {picks:,} values together: at most {MOST_PICKS:,} are tried at a match"
+            raise RuleError(f"{name}:{rule.line}:1: rule {rule.name}: {words}")
     return rules
 
 

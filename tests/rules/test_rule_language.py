@@ -162,3 +162,17 @@ def test_a_rule_that_is_nested_too_deeply_is_named_by_its_line(law: str, levels:
         load_file(tmp_path / "f.rules")
     (tmp_path / "f.rules").write_text(text.replace("-" * levels, "-" * 150).replace("1 + " * levels, "1 + " * 150))
     assert [rule.name for rule in load_file(tmp_path / "f.rules")] == ["a", "b", "c"]
+
+
+def test_a_rule_of_too_many_choices_is_named_by_its_line(tmp_path: Path) -> None:
+    def law(choices: int) -> str:
+        menus = " ".join(f"choose {name} in {list(range(1, 33))}" for name in "abcdefgh"[:choices])
+        return f"rule r: Relu(x) => Elu(Relu(x), alpha={' + '.join('abcdefgh'[:choices])}) for x[*s] {menus}\n"
+
+    path = tmp_path / "f.rules"
+    path.write_text(law(3))
+    words = "its choices have 32,768 values together: at most 1,024 are tried at a match"
+    with pytest.raises(RuleError, match=rf"f\.rules:1:1: rule r: {words}"):
+        load_file(path)
+    path.write_text(law(2))
+    assert len(load_file(path)) == 1
