@@ -20,6 +20,8 @@ NO_TIME = "no time left"
 """Why a candidate was not timed that nothing is wrong with."""
 _MOST_ROUNDS = 16
 """Rounds after which models that cannot be told apart are not timed any more."""
+_FINALISTS = 3
+"""Candidates that are still timed after the least number of rounds: the others were no better, if not surely worse."""
 _TIE = 0.01
 """An advantage below this that may be chance is none: the earlier model wins."""
 
@@ -59,8 +61,8 @@ def race(
 ) -> RaceResult:
     """Time the models against model 0; ``deadline`` is a time.monotonic() value.
 
-    After ``rounds`` those go on, while there is time, that cannot be told from the best; the first of them wins.  Where
-    none can be ``least_gain`` faster than the original any more, the original does.
+    After ``rounds`` those few go on, while there is time, that cannot be told from the best; the first of them wins.
+    Where none can be ``least_gain`` faster than the original any more, the original does.
     At most ``max_sessions`` sessions are alive: the candidates run in heats, each against the original. A
     candidate that cannot be loaded or run is listed with its failure; a failing original raises ModelError.
     ``block_s`` is the length of a model's block in a round.  ``progress`` is told the best speed-up after each round.
@@ -200,6 +202,13 @@ class _Heat:
             behind = late and self._advantage(best, i).low > 1
             if highest < margin * bar or behind or (timed > 2 and self._is_slower(i)):
                 self.worker.close(self.handles.pop(i))
+        if late:
+            self._keep_finalists(alive)
+
+    def _keep_finalists(self, alive: Sequence[int]) -> None:
+        ranked = sorted((i for i in alive if i in self.handles), key=self._score, reverse=True)
+        for i in ranked[_FINALISTS:]:
+            self.worker.close(self.handles.pop(i))
 
     def _settled(self, members: Sequence[int]) -> bool:
         """Whether none of those still timed can be faster than the best by more than a tie, or none wins anyway."""

@@ -18,12 +18,17 @@ from taso_py.arrays import Array
 from taso_py.errors import TooLateError, TypingError
 from taso_py.graph.sizes import element_variables
 from taso_py.graph.table import Node, Values
-from taso_py.graph.types import TensorType
+from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.read import content
+from taso_py.ops.algebra import algebra
 from taso_py.ops.meaning import Apply, Choose, Operand, Reduce, Scalar
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
+WHOLE = INTEGERS | {"bool"}
+_ROUNDED_ONCE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "Neg", "Abs", "Relu", "Cast"})
+_ROUNDED_ONCE |= {"Min", "Max", "Clip", "Clamp", "Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
+"""ONNX names of operators that make one number of a few by one operation."""
 MEMORY_BYTES = 256 * 2**20
 """How much of intermediate results is remembered."""
 MAXIMAL_BYTES = 3 * 2**29
@@ -55,6 +60,7 @@ class Folder:
     """Steps a second that an operator was last seen to make."""
     _keys: dict[tuple[Operator, tuple[int, ...]], int] = field(default_factory=dict)
     _memo: OrderedDict[int, Array] = field(default_factory=OrderedDict)
+    _held: dict[int, Array] = field(default_factory=dict)
     _bytes: int = 0
     _table: Mapping[int, Node] | None = None
     _table_keys: dict[int, int] = field(default_factory=dict)
@@ -82,6 +88,35 @@ class Folder:
         if np.issubdtype(dtype, np.floating) and not _in_range(exact, dtype):
             self._report(constant, nodes)
         return rounded
+
+    def held(self, constant: int, nodes: Mapping[int, Node]) -> Array:
+        """The value as ONNX Runtime has it, rounded to its element type at every step: what decides a size must be so.
+
+        10 * 0.7 is 7 in float32, and below 7 where it is not rounded before it is cast.  `TypingError` where a step is
+        not determined to the last bit.
+        """
+        keys = self._keys_of(constant, nodes)
+        stack = [constant]
+        while stack:
+            value = stack[-1]
+            inputs = _operands(nodes[value]) if value in nodes else []
+            missing = [i for i in inputs if keys[i] not in self._held]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if value not in nodes:
+                self._held[keys[value]] = self.source(value)
+                continue
+            types = [self.values.types[i] for i in inputs]
+            operator = nodes[value].operator
+            if not _determined(operator, types):
+                raise TypingError(f"{operator} is left to ONNX Runtime: its last bits decide something")
+            _require_foldable(operator, types)
+            exact = self._computed(operator, [_wide(self._held[keys[i]]) for i in inputs], types)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._held[keys[value]] = exact.astype(np.dtype(self.values.types[value].dtype))
+        return self._held[keys[constant]]
 
     def source(self, constant: int) -> Array:
         """The tensor of a fixed initializer or Constant node, as stored."""
@@ -122,13 +157,22 @@ class Folder:
         for value in order:
             inputs = _operands(nodes[value])
             types = [self.values.types[i] for i in inputs]
-            known[value] = found = self._computed(nodes[value].operator, [known[i] for i in inputs], types)
+            whole = self.values.types[value].dtype in WHOLE
+            operands = [
+                self._decided(i, nodes) if whole and types[k].dtype not in WHOLE else known[i]
+                for k, i in enumerate(inputs)
+            ]
+            known[value] = found = self._computed(nodes[value].operator, operands, types)
             self._remember(keys[value], found)
             uses.subtract(inputs)
             for i in inputs:
                 if uses[i] <= 0:
                     known.pop(i, None)
         return known[constant]
+
+    def _decided(self, value: int, nodes: Mapping[int, Node]) -> Array:
+        """A float of which a whole number or a truth is made, which may be another one for the last bit."""
+        return _wide(self.held(value, nodes))
 
     def _computed(self, operator: Operator, operands: Sequence[Array], types: Sequence[TensorType]) -> Array:
         """The operator's value, if there is time for it."""
@@ -195,6 +239,15 @@ class Folder:
             elif not np.isfinite(_wide(self.source(value))).all():
                 return
         self.out_of_range.add(constant)
+
+
+def _determined(operator: Operator, types: Sequence[TensorType]) -> bool:
+    """Whether IEEE 754 says of every bit of the result what it is, in whatever order sums are taken."""
+    return (
+        operator.onnx in _ROUNDED_ONCE
+        or all(t.dtype in WHOLE for t in types)
+        or algebra(operator, tuple(types)) == "move"
+    )
 
 
 def _operands(node: Node) -> list[int]:

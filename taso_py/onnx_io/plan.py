@@ -16,6 +16,7 @@ from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.spell import several
+from taso_py.onnx_io.structure import constant_tensor
 from taso_py.ops import OPERATORS
 from taso_py.ops.operator import Operator
 
@@ -119,8 +120,7 @@ class WritingPlan:
     def _item(self, value: int) -> Item:
         node = self.node_of(value)
         if node is None:
-            name = self.loaded.values.names[value]
-            return KeptNode(self.producer[name]) if name in self.producer else GraphSource(value)
+            return self._source(value)
         if self._is_kept(value, node):
             assert node.origin is not None
             return KeptNode(node.origin, node)
@@ -130,6 +130,14 @@ class WritingPlan:
             except TypingError:
                 return New((value,), node)  # its size is symbolic: computed at run time
         return New((value,), node)
+
+    def _source(self, value: int) -> Item:
+        producer = self.producer.get(self.loaded.values.names[value])
+        if producer is None:
+            return GraphSource(value)
+        if constant_tensor(self.nodes[producer]) is None:  # read off a size
+            return Folded(value, self.loaded.folder.source(value))
+        return KeptNode(producer)
 
     def _is_kept(self, value: int, node: Node) -> bool:
         original = self.loaded.table.nodes.get(value)

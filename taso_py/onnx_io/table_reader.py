@@ -28,6 +28,13 @@ from taso_py.ops.operator import OnnxCall, Operator, Reading
 # A constant that plays the role of an attribute is small; weights are not read in order to look at them.
 _INTEGER_BYTES, _FLOAT_BYTES = 2**20, 2**12
 _FIRST_OVERRIDABLE_IR = 4
+_ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
+    "Ceil": np.ceil,
+    "Floor": np.floor,
+    "Round": np.rint,
+    "Sign": np.sign,
+}
+"""Of small constants: sizes are computed by them, and they have no meaning as operators here."""
 _EXACT_INTEGERS = 2**53  # what a float holds
 
 
@@ -52,6 +59,8 @@ class TableReader:
     vectors: dict[int, Vector] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
     small: dict[int, bool] = field(default_factory=dict)
+    settled: set[int] = field(default_factory=set)
+    """Constants that follow from sizes, not from weights."""
 
     def __post_init__(self) -> None:
         self.folder = Folder(self.values, self.tensors)
@@ -109,6 +118,7 @@ class TableReader:
             vector = follow(call)
             if vector is not None:
                 self._learn(self.ids[name_of(node.outputs[0])], vector)
+            self._settle(node, call, inputs, vector)
 
     def _id(self, value: ir.Value | None, node: ir.Node) -> int | None:
         if value is None or not value.name:
@@ -137,7 +147,7 @@ class TableReader:
 
     def _constant(self, value: int) -> Array | None:
         try:
-            return self.folder.value(value, self.nodes) if self._is_small(value) else None
+            return self.folder.held(value, self.nodes) if self._is_small(value) else None
         except TypingError:  # left for ONNX Runtime to compute
             return None
 
@@ -232,6 +242,40 @@ class TableReader:
             entries, rank = vector
             known = self.values.types[value]
             self.values.types[value] = TensorType(known.dtype or "int64", (len(entries),) if rank else ())
+
+    def _settle(self, node: ir.Node, call: OnnxCall, inputs: tuple[int | None, ...], vector: Vector | None) -> None:
+        """A value that sizes determine which the model fixes is a constant, bit for bit as ONNX Runtime has it.
+
+        So is what is computed from it (the pads of a strided convolution, by way of floats), and what is padded has a
+        size.  What is read of a value for its size alone does not keep it.
+        """
+        value = self.ids[name_of(node.outputs[0])]
+        if len(node.outputs) > 1:
+            return
+        array: Array | None = None
+        if vector is not None and value not in self.values.constant:
+            array = _whole(vector, self.values.types[value].dtype)
+        elif node.op_type in _ROUNDINGS and call.constants[0] is not None:
+            array = np.asarray(_ROUNDINGS[node.op_type](call.constants[0]))
+        elif value in self.values.constant and not self.settled.isdisjoint(inputs):
+            array = self._constant(value)
+        if array is None:
+            return
+        if isinstance(self.nodes.pop(value).operator, Opaque):
+            self.opaque[node.op_type] -= 1
+            self.opaque += Counter()  # what is counted no more is not there
+        self.settled.add(value)
+        self._fix(name_of(node.outputs[0]), ir.tensor(array))
+
+
+def _whole(vector: Vector, dtype: str) -> Array | None:
+    """A vector without a symbol as an array; None for one that the type does not hold: it wraps, to what ORT says."""
+    entries = [e for e in vector[0] if isinstance(e, int)]
+    if len(entries) < len(vector[0]) or dtype not in INTEGERS | {"bool"}:
+        return None
+    if dtype != "bool" and not all(np.iinfo(dtype).min <= e <= np.iinfo(dtype).max for e in entries):
+        return None
+    return np.array(entries, dtype).reshape((len(entries),) if vector[1] else ())
 
 
 def _reading(call: OnnxCall) -> Reading | None:

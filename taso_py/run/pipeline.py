@@ -48,8 +48,8 @@ from taso_py.search.state import Found, State, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
 
-_RACED = 6
-"""Candidates that are checked and raced."""
+_RACED, _DOUBTFUL = 6, 2
+"""Candidates that are checked and raced, and how many where none is priced as the gain that is asked for."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
 _BLOCK_RUNS, _SHORTEST_BLOCK_S, _LONGEST_BLOCK_S = 12, 0.06, 0.25
@@ -250,7 +250,7 @@ def _provenance(job: Run) -> dict[str, str]:
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
     deadline = time.monotonic() if job.stop else job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
-    wanted = _RACED if job.options.race and not job.stop else 1
+    wanted = 1 if job.stop or not job.options.race else _RACED if _promising(job, found) else _DOUBTFUL
     states = list(found.states) if job.options.apply == "all" else shortlist(found, job.start_cost, wanted)
     job.begin("check", len(states))
     checked: list[Candidate] = []
@@ -271,6 +271,11 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
             checked.append(candidate)
         job.progress.update(done=number + 1)
     return checked or _second_choice(workshop, found, deadline)
+
+
+def _promising(job: Run, found: Found) -> bool:
+    """Whether some state is priced as half of the gain that is asked for: prices may be wrong by the other half."""
+    return any(job.start_cost >= (1 + job.options.min_gain / 2) * state.cost for state in found.states)
 
 
 def _last_moment(job: Run) -> float:

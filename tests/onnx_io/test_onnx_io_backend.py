@@ -93,4 +93,6 @@ def assert_same(name: str, before: Sequence[Any], after: Sequence[Any]) -> None:
     for a, b in zip(before, after, strict=True):
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype, name
-            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5, err_msg=name)
+            # ONNX Runtime computes float16 in float32, and where it rounds depends on the nodes beside.
+            rtol = 2.0**-10 if a.dtype == np.float16 else 1e-5
+            np.testing.assert_allclose(b, a, rtol=rtol, atol=1e-5, err_msg=name)
