@@ -137,6 +137,7 @@ def _run(job: Run) -> Result:
         job.clock.lap("baseline")
         return too_slow(job)
     job.baseline, job.opening_s = original.seconds, original.opening_s
+    job.adopt(original.setting)
     job.clock.lap("baseline")
     refusal = refused(job, original)
     if refusal is not None:

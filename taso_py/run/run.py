@@ -82,6 +82,10 @@ class Run:
     def __post_init__(self) -> None:
         self.roofline = Roofline(self.setting.sizes)
 
+    def adopt(self, setting: Subject) -> None:
+        """The model at other sizes, before anything was searched."""
+        self.setting, self.roofline = setting, Roofline(setting.sizes)
+
     @property
     def start_cost(self) -> float:
         """Seconds that the search takes the original to cost."""
