@@ -23,6 +23,7 @@ from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.check.tolerance import Closeness
 from taso_py.errors import ModelError, WorkerError
 from taso_py.files import load_arrays, require_model_file
+from taso_py.onnx_io.artifact import stamps_of
 from taso_py.onnx_io.load import Loaded, load, unread
 from taso_py.options import RewriteOptions
 from taso_py.options.spelling import spelled
@@ -63,6 +64,12 @@ class Subject:
             text = "the default sizes and inputs do not fit the model, found by trial: {}; choose others with {}"
             chosen = [a.describe() for a in self.assignments]
         return (*past, *(text.format(sizes, spelled("shapes")) for sizes in dict.fromkeys(chosen)))
+
+    def file_bytes(self) -> tuple[int, int]:
+        """Bytes of the files of weights beside the model's own, and of that, where it has one."""
+        path, outside = self.loaded.path, sum(size for _, size, _ in self.loaded.stamps.values())
+        inside = None if path is None else stamps_of([path]).get(path)
+        return outside, weight_bytes(self.loaded.proto) if inside is None else inside[1]
 
     @property
     def large(self) -> bool:
