@@ -4,8 +4,9 @@
     python -m scripts.audit.robustness --random 2000 --jobs 4 --only random
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
-models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`).  Each is one
-process, as a user starts it, without any --input or --shape.
+models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); and models
+whose inputs are sizes, states and indices (`dynamic_models`).  Each is one process, as a user starts it, without any
+--input or --shape.
 Runs with exit code 70, or past their time, are findings: they are listed, and the exit code is 1.
 """
 
@@ -30,6 +31,7 @@ import onnx.backend.test.loader as loader
 from rich.console import Console
 from rich.table import Table
 
+from scripts.audit.dynamic_models import MODELS, dynamic_model
 from scripts.audit.half_precision import halved
 from scripts.audit.random_models import random_model
 from scripts.audit.wild_models import wild_model
@@ -100,6 +102,12 @@ def wild_models(count: int) -> Iterator[Subject]:
         yield Subject("wild", f"wild{seed}", wild_model(seed)[0].SerializeToString())
 
 
+def dynamic_models() -> Iterator[Subject]:
+    """The models whose inputs are sizes, states and indices."""
+    for name in MODELS:
+        yield Subject("dynamic", name, dynamic_model(name).SerializeToString())
+
+
 def run(subject: Subject, folder: Path, budget_s: float) -> Ending:
     """``superopt optimize --no-race`` on one model, in a process of its own."""
     place = Path(tempfile.mkdtemp(dir=folder))
@@ -149,7 +157,7 @@ def main(
     *, sample: int | None, seed: int, count: int, kinds: tuple[str, ...], jobs: int, budget: float, output: Path | None
 ) -> None:
     """Run the corpus, or a sample of it, and count exit codes by kind."""
-    every = [*backend_models(), *packaged_models(), *random_models(count), *wild_models(count)]
+    every = [*backend_models(), *packaged_models(), *random_models(count), *wild_models(count), *dynamic_models()]
     subjects = [s for s in every if not kinds or s.kind in kinds]
     if sample is not None and sample < len(subjects):
         subjects = random.Random(seed).sample(subjects, sample)

@@ -27,7 +27,8 @@ class Checker:
     """Checks candidates against one original, whose outputs are computed once; a context manager.
 
     ``workloads`` are assignments as for `resolve_shapes` (none: the default shapes); ``overrides`` are arrays
-    that replace generated inputs; ``closeness`` stands in place of the tolerances of the element types. ``worker``
+    that replace generated inputs; ``sizes`` are those of symbols for which no workload says others; ``closeness``
+    stands in place of the tolerances of the element types. ``worker``
     lends a worker of the same configuration; it is left running.
     At most two sessions are alive at any time.
     """
@@ -43,6 +44,7 @@ class Checker:
         limits: OracleLimits | None = None,
         closeness: Closeness | None = None,
         facts: ModelFacts | None = None,
+        sizes: Mapping[str, int] | None = None,
         worker: Worker | None = None,
     ) -> None:
         self.original = ModelRef.of(original)
@@ -56,6 +58,7 @@ class Checker:
         plain = replace(config, ort_level="all", threads=1) == WorkerConfig()
         self._worker = self._deployed if plain else Worker(WorkerConfig(threads=config.threads))
         self._oracle = Oracle(self._worker, self.original, self.facts, workloads, dict(overrides or {}), seed)
+        self._oracle.sizes = sizes or {}
         self._prepared: Prepared | None = None
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ import numpy as np
 from taso_py.arrays import Array
 from taso_py.backend.protocol import Feeds
 from taso_py.check.facts import InputSpec
-from taso_py.check.roles import legal_array
+from taso_py.check.roles import Resolve, Role, legal_array
 from taso_py.check.shapes import Assignment, dim_size, item_bytes
 from taso_py.errors import UsageError
 from taso_py.options.spelling import spelled
@@ -81,14 +81,22 @@ def _legal(spec: InputSpec, shape: tuple[int, ...], assignment: Assignment) -> A
     """The value of an input that some node takes for sizes, axes, counts or the like."""
     if spec.role is None or spec.kind != "tensor" or _dtype(spec).kind not in "iufb":
         return None
+    return legal_array(spec.role, shape, _dtype(spec), _sizes_at(assignment))
 
+
+def operand_shape(role: Role, assignment: Assignment) -> tuple[int, ...] | None:
+    """The shape of what is read beside an input, where it is known."""
+    return role.operand(_sizes_at(assignment))
+
+
+def _sizes_at(assignment: Assignment) -> Resolve:
     def resolve(dim: int | str) -> int | None:
         try:
             return dim_size(dim, assignment.sizes)
         except (KeyError, SyntaxError, UsageError, ArithmeticError):
             return None
 
-    return legal_array(spec.role, shape, _dtype(spec), resolve)
+    return resolve
 
 
 def advice(inputs: Sequence[InputSpec], assignment: Assignment, overrides: Mapping[str, Any]) -> str:
@@ -168,8 +176,13 @@ def _is_integer(dtype: np.dtype[Any]) -> bool:
 
 
 def _is_continuous(spec: InputSpec) -> bool:
+    return not is_discrete(spec) and _dtype(spec).kind != "O"
+
+
+def is_discrete(spec: InputSpec) -> bool:
+    """Whether the values of an input are integers or truth values."""
     dtype = _dtype(spec)
-    return dtype.kind not in "Ob" and not _is_integer(dtype)
+    return dtype.kind == "b" or _is_integer(dtype)
 
 
 def _is_known(bound: int | str, assignment: Assignment) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import CPU, Feeds, ModelRef, Outputs
 from taso_py.check.compare import Deviation, arrays_of, compare_outputs
 from taso_py.check.facts import ModelFacts
+from taso_py.check.fitting import FIT_S, fitted
 from taso_py.check.inputs import Fill, advice, fills_for, make_feeds, override_shapes
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes, second_sizes
 from taso_py.errors import ModelError, WorkerError
@@ -93,6 +94,8 @@ class Oracle:
         self.overrides = overrides
         self.seed = seed
         self.notes: list[str] = []
+        self.sizes: Mapping[str, int] = {}
+        """Sizes of symbols with which the original is known to run."""
         self.evaluable = True  # until the float64 evaluation fails once
 
     def prepare(self, limits: OracleLimits) -> Prepared:
@@ -100,7 +103,7 @@ class Oracle:
         exact = self._open_exact()
         optimised = self._open_optimised()
         try:
-            plans = self._plans(exact)[: max(ALWAYS, limits.max_cases)]
+            plans = self._plans(exact, limits)[: max(ALWAYS, limits.max_cases)]
             cases = self._run(plans, exact, optimised, limits)
         finally:
             self.worker.close(exact)
@@ -124,10 +127,10 @@ class Oracle:
             self.notes.append(f"the original does not load with the optimizer on ({error})")
             return None
 
-    def _plans(self, exact: int) -> list[PlannedCase]:
+    def _plans(self, exact: int, limits: OracleLimits) -> list[PlannedCase]:
         """First fills and sizes before the rest; the second sizes only if the original runs there."""
-        given = override_shapes(self.overrides)
-        sizes = [resolve_shapes(self.facts.inputs, {**options, **given}) for options in self.workloads or ({},)]
+        self._first_run(exact, limits)
+        sizes = self._assignments()
         second = self._second(exact, sizes[0])
         if second is not None:
             sizes.insert(1, second)
@@ -136,8 +139,12 @@ class Oracle:
         order += [(fill, size) for size in sizes for fill in fills[2:]]
         return [PlannedCase(fill, size, f"{fill} at {size.describe()}") for fill, size in order]
 
+    def _assignments(self) -> list[Assignment]:
+        given = override_shapes(self.overrides)
+        workloads = self.workloads or ({},)
+        return [resolve_shapes(self.facts.inputs, {**options, **given}, self.sizes) for options in workloads]
+
     def _second(self, exact: int, first: Assignment) -> Assignment | None:
-        self._first_run(exact, first)
         candidates = second_sizes(self.facts.inputs, first, tuple(self.overrides))
         for candidate in candidates:
             try:
@@ -149,14 +156,28 @@ class Oracle:
             self.notes.append("checked at one size only: the original does not run at others")
         return None
 
-    def _first_run(self, exact: int, first: Assignment) -> None:
-        """A failure here is the model's (or the chosen shapes'), not a candidate's."""
+    def _first_run(self, exact: int, limits: OracleLimits) -> None:
+        """A failure here is the model's (or the chosen shapes'), not a candidate's; without any other sizes."""
+        first = self._assignments()[0]
         try:
             self.worker.run(exact, self._feeds("normal", first))
         except ModelError as error:
+            if self._fitted(limits):
+                self.notes.append(f"sizes and inputs found by trial: {self._assignments()[0].describe()}")
+                return
             raise ModelError(f"{error} ({advice(self.facts.inputs, first, self.overrides)})") from None
         except WorkerError as error:
             raise ModelError(f"{self.original.name}: ONNX Runtime fails on the original: {error}") from None
+
+    def _fitted(self, limits: OracleLimits) -> bool:
+        """Whether there are other inputs with which the original runs."""
+        given = {**next(iter(self.workloads), {}), **override_shapes(self.overrides)}
+        seconds = min(FIT_S, max(1.0, limits.deadline - time.monotonic()))
+        fit = fitted(self.worker, self.original, self.facts, given, self.overrides, seed=self.seed, seconds=seconds)
+        if fit is None:
+            return False
+        self.facts, self.sizes = replace(self.facts, inputs=fit.inputs), fit.sizes
+        return True
 
     def _feeds(self, fill: Fill, assignment: Assignment) -> Feeds:
         return make_feeds(self.facts.inputs, assignment, fill, seed=self.seed, overrides=self.overrides)

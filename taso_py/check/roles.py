@@ -37,13 +37,21 @@ class Role:
     attributes: Mapping[str, Any]
     partial: bool = False
     """Whether the input is only a part of what the node reads, joined with others."""
+    chosen: tuple[float, ...] | None = None
+    """Values that were found by trial; a single one is meant for all elements."""
 
     def values(self, count: int, resolve: Resolve) -> Sequence[float] | None:
         """``count`` legal values; None where none are known."""
+        if self.chosen is not None and len(self.chosen) in (1, count):
+            return self.chosen if len(self.chosen) == count else self.chosen * count
         rule = _RULES[self.kind]
         known = _Known(self, _resolved(self.data, resolve), tuple(_resolved(r, resolve) for r in self.results))
         found = [1] * count if self.partial else rule(known, count)
         return found if found is not None and len(found) == count else None
+
+    def operand(self, resolve: Resolve) -> Sizes | None:
+        """The shape of the node's first operand at some sizes."""
+        return _resolved(self.data, resolve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +269,7 @@ def _grid(known: _Known, count: int) -> Sequence[float] | None:
 
 
 _RULES: Mapping[str, Rule] = {
+    "chosen": lambda known, count: None,
     "reshape": _reshape,
     "expand": _result_or(_all(1)),
     "shape": _result_or(_all(2)),

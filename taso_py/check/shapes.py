@@ -40,15 +40,18 @@ class Assignment:
         return "; ".join(f"{name}={','.join(map(str, shape))}" for name, shape in self.shapes.items())
 
 
-def resolve_shapes(inputs: Sequence[InputSpec], options: Mapping[str, Shape]) -> Assignment:
+def resolve_shapes(
+    inputs: Sequence[InputSpec], options: Mapping[str, Shape], found: Mapping[str, int] | None = None
+) -> Assignment:
     """Concrete shapes from options (an input's shape, or a 1-tuple for a symbol) and defaults.
 
+    ``found``: sizes of symbols with which the model is known to run, where the options do not say others.
     Default: a symbolic first axis is 1, the last two axes of rank 4 are 224, others 128; the same symbol has
     the same size everywhere. The largest defaults are halved until all inputs fit into `DEFAULT_BYTES`.
     UsageError for an unknown name, a wrong rank, a fixed dimension contradicted.
     """
     specs = {spec.name: spec for spec in inputs}
-    symbols = dict.fromkeys(symbol for spec in inputs for symbol in _symbols(spec))
+    symbols = dict.fromkeys(symbol for spec in inputs for symbol in symbols_of(spec))
     sizes: dict[str, int] = {}
     shapes: dict[str, Shape] = {}
     for name, shape in options.items():
@@ -66,7 +69,8 @@ def resolve_shapes(inputs: Sequence[InputSpec], options: Mapping[str, Shape]) ->
     for spec in inputs:
         for axis, dim in enumerate(spec.dims or ()):
             for symbol in _names(dim):
-                sizes.setdefault(symbol, _default(spec, axis) if symbol == dim else 128)
+                default = _default(spec, axis) if symbol == dim else 128
+                sizes.setdefault(symbol, (found or {}).get(symbol, default))
     shrunk = _shrink(inputs, sizes, sizes.keys() - given, shapes)
     return Assignment(sizes, {spec.name: _shape(spec, sizes, shapes) for spec in inputs}, shrunk)
 
@@ -98,7 +102,7 @@ def second_sizes(inputs: Sequence[InputSpec], first: Assignment, fixed: Sequence
     Inputs named in ``fixed`` (given as arrays) keep their shapes. The caller takes the first assignment at
     which the original model runs, or none.
     """
-    kept = {symbol for spec in inputs if spec.name in fixed for symbol in _symbols(spec)}
+    kept = {symbol for spec in inputs if spec.name in fixed for symbol in symbols_of(spec)}
     free = [symbol for symbol in first.sizes if symbol not in kept]
     batch = {spec.dims[0] for spec in inputs if spec.dims and isinstance(spec.dims[0], str)}
     found: list[Assignment] = []
@@ -160,7 +164,8 @@ def _bind(symbol: str, size: int, sizes: dict[str, int], option: str) -> None:
         raise UsageError(f"{option}: symbol '{symbol}' is {size} here and {sizes[symbol]} elsewhere: choose one")
 
 
-def _symbols(spec: InputSpec) -> Iterator[str]:
+def symbols_of(spec: InputSpec) -> Iterator[str]:
+    """The symbols that the sizes of an input hang on."""
     for dim in spec.dims or ():
         yield from _names(dim)
 

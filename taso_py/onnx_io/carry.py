@@ -12,6 +12,7 @@ import onnx_ir as ir
 from google.protobuf.message import Message
 
 from taso_py.errors import ModelError
+from taso_py.onnx_io.external import ReadTensor
 from taso_py.onnx_io.read import DEFAULT_DOMAINS
 
 LARGE_TENSOR_ELEMENTS = 256
@@ -36,38 +37,20 @@ def carry(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
     if path is not None:
         for graph in model.graphs():
             ir.external_data.set_base_dir(graph, path.parent.absolute())
-            _follow_links(graph)
+            _read_external(graph)
     _forget_added_types(proto.graph, model.graph)
     return model
 
 
-class MappedTensor(ir.ExternalTensor):
-    """External data, links followed as ONNX Runtime follows them: caches of model hubs consist of links.
-
-    Locations that leave the model's folder by their name are refused when the model is loaded.
-    """
-
-    __slots__ = ()
-
-    def _check_path_containment(self) -> None:
-        pass
-
-
-def _follow_links(graph: ir.Graph) -> None:
+def _read_external(graph: ir.Graph) -> None:
     for value in graph.initializers.values():
-        tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor):
-            value.const_value = MappedTensor(
-                tensor.location,
-                tensor.offset,
-                tensor.length,
-                tensor.dtype,
-                shape=ir.Shape(tensor.shape.numpy()),
-                name=tensor.name or "",
-                doc_string=tensor.doc_string,
-                metadata_props=tensor.metadata_props,
-                base_dir=tensor.base_dir,
-            )
+        if isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = ReadTensor.of(value.const_value)
+    for node in graph:
+        for name, attribute in list(node.attributes.items()):
+            if isinstance(attribute.value, ir.ExternalTensor):
+                tensor = ReadTensor.of(attribute.value)
+                node.attributes[name] = ir.AttrTensor(name, tensor, doc_string=attribute.doc_string)
 
 
 def _forget_added_types(proto: onnx.GraphProto, graph: ir.Graph) -> None:

@@ -31,6 +31,8 @@ _ROUNDED_ONCE |= {"Min", "Max", "Clip", "Clamp", "Where", "Equal", "Less", "Less
 """ONNX names of operators that make one number of a few by one operation."""
 MEMORY_BYTES = 256 * 2**20
 """How much of intermediate results is remembered."""
+_KEPT_BYTES = 2**26
+"""Weights up to this size are read from their file once, if there is room."""
 MAXIMAL_BYTES = 3 * 2**29
 """The most that operands and result of one operator may take in float64."""
 MAXIMAL_STEPS = 2**17
@@ -119,8 +121,19 @@ class Folder:
         return self._held[keys[constant]]
 
     def source(self, constant: int) -> Array:
-        """The tensor of a fixed initializer or Constant node, as stored."""
-        return content(self.tensors[constant])
+        """The tensor of a fixed initializer or Constant node, as stored; `TypingError` for one too large for memory."""
+        key = -1 - constant
+        found = self._memo.get(key)
+        if found is not None:
+            self._memo.move_to_end(key)
+            return found
+        tensor = self.tensors[constant]
+        if tensor.nbytes > MAXIMAL_BYTES:
+            raise TypingError(f"{tensor.name} of {tensor.nbytes} bytes is too large to be looked at")
+        found = content(tensor)
+        if isinstance(tensor, ir.ExternalTensor) and found.nbytes <= _KEPT_BYTES:
+            self._remember(key, found)
+        return found
 
     def _keys_of(self, constant: int, nodes: Mapping[int, Node]) -> Mapping[int, int]:
         """Numbers of a constant id and all below it: the same exactly for the same computation from the same sources.

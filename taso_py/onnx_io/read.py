@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import onnx
@@ -14,14 +13,16 @@ from google.protobuf.message import DecodeError
 from taso_py.arrays import Array
 from taso_py.errors import ModelError
 from taso_py.files import require_model_file
+from taso_py.onnx_io.parsing import parse_file
 
 # Without a handler Python prints the library's warnings on stderr; whoever wants them configures logging.
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
 
 UNREADABLE = (OSError, ValueError, TypeError, AssertionError, KeyError, MemoryError, OverflowError)
 """What onnx-ir raises for a tensor whose data are not what its type and shape say."""
-_MAPPED_BYTES = 2**26
-"""From here on a file is mapped while it is read."""
+_LARGE_BYTES = 2**26
+"""From here on a file is read weight by weight."""
+_NO_MODEL = "{} is not an ONNX model, or is cut short ({} bytes): export it again"
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -40,26 +41,20 @@ def parsed(path: Path) -> onnx.ModelProto:
     require_model_file(path)
     try:
         with path.open("rb") as file:
-            if path.stat().st_size < _MAPPED_BYTES:
-                return _parse(file.read(), str(path))
-            with mmap(file.fileno(), 0, access=ACCESS_READ) as content:  # not twice in memory
-                view = memoryview(content)
-                try:
-                    return _parse(view, str(path))
-                finally:
-                    view.release()
+            size = path.stat().st_size
+            return _parse(file.read(), str(path)) if size < _LARGE_BYTES else parse_file(file, size)
+    except DecodeError:
+        raise ModelError(_NO_MODEL.format(path, size)) from None
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _parse(content: bytes | memoryview, name: str) -> onnx.ModelProto:
+def _parse(content: bytes, name: str) -> onnx.ModelProto:
     try:
         proto = onnx.ModelProto()
         proto.ParseFromString(content)
     except DecodeError:
-        raise ModelError(
-            f"{name} is not an ONNX model, or is cut short ({len(content)} bytes): export it again"
-        ) from None
+        raise ModelError(_NO_MODEL.format(name, len(content))) from None
     return proto
 
 

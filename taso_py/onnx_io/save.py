@@ -55,10 +55,11 @@ def _proto(weight: ir.Value) -> onnx.TensorProto:
 
 
 def _key(field: int, length: int) -> bytes:
-    return _varint(field << 3 | _LENGTH_DELIMITED) + _varint(length)
+    return varint(field << 3 | _LENGTH_DELIMITED) + varint(length)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from taso_py.backend.client import Worker
 from taso_py.backend.timing import GROUPS
+from taso_py.check.fitting import FIT_S
 from taso_py.check.inputs import advice
 from taso_py.check.oracle import ALWAYS, OracleLimits
 from taso_py.check.placed import difference_at
@@ -18,11 +19,13 @@ from taso_py.providers.lossless import is_plain
 from taso_py.result import Result
 from taso_py.run.conclude import unchanged
 from taso_py.run.run import Run, whole_budget
-from taso_py.run.subject import Subject, checker_of
+from taso_py.run.subject import Subject, checker_of, fitting
 from taso_py.search.state import StopReason
 
 _PATIENCE_S = 120.0
 """What opening the original and one run of it may take at least, each, however small the budget."""
+_LEAST_FIT_S, _FIT_SHARE = 3.0, 0.2
+"""What looking for inputs that the original takes may take, in seconds and as part of the time budget."""
 _SESSIONS = 8
 """Sessions that one candidate takes: it and the original with ONNX Runtime's optimiser off and on, raced, confirmed."""
 
@@ -35,6 +38,8 @@ class Original:
     """One run; None when nothing is timed."""
     opening_s: float
     """Making its session."""
+    setting: Subject
+    """With other inputs, where it does not run with those that were made up for it first."""
 
 
 def time_original(worker: Worker, setting: Subject, options: Options) -> Original:
@@ -49,21 +54,34 @@ def time_original(worker: Worker, setting: Subject, options: Options) -> Origina
         handle = worker.open(setting.reference, timeout=patience)
         opening = time.monotonic() - begin
         try:
-            try:
-                worker.run(handle, setting.feeds[0], timeout=patience)
-            except ModelError as error:
-                told = advice(setting.facts.inputs, setting.assignments[0], setting.overrides)
-                raise ModelError(f"{error} ({told})") from None
+            setting = _running(worker, handle, setting, options)
             if not options.race:
-                return Original(None, opening)
+                return Original(None, opening, setting)
             blocks = worker.time_blocks([handle], [setting.feeds[0]], rounds=3, block_s=0.1)
-            return Original(min(block[0] for block in blocks), opening)
+            return Original(min(block[0] for block in blocks), opening, setting)
         finally:
             worker.close(handle)
     except WorkerTimeoutError:
         raise
     except WorkerError as error:
         raise ModelError(f"{setting.reference.name}: ONNX Runtime fails on the original: {error}") from None
+
+
+def _running(worker: Worker, handle: int, setting: Subject, options: Options) -> Subject:
+    """The subject with inputs that its model runs with; `ModelError` where there are none."""
+    patience = _patience(options)
+    try:
+        worker.run(handle, setting.feeds[0], timeout=patience)
+        return setting
+    except ModelError as error:
+        told = advice(setting.facts.inputs, setting.assignments[0], setting.overrides)
+        refusal = ModelError(f"{error} ({told})")
+    seconds = max(_LEAST_FIT_S, _FIT_SHARE * options.time_budget_s) if options.race else FIT_S
+    other = fitting(setting, options, worker, seconds)
+    if other is None:
+        raise refusal
+    worker.run(handle, other.feeds[0], timeout=patience)
+    return other
 
 
 def require_same_values(job: Run) -> None:

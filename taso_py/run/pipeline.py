@@ -39,7 +39,7 @@ from taso_py.run.original import (
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
-from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget
+from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget, writing_seconds
 from taso_py.run.searching import Explored, explore, log_trace
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, unprepared
@@ -85,6 +85,7 @@ def optimize(
     progress.update(remaining_s=clock.left())
     library, setting = _prepared(source, options, stop)
     clock.lap("load")
+    clock.leave(writing_seconds(*setting.file_bytes(), clock.phases["load"]))
     with lent(pool, setting.config) as worker:
         job = Run(
             source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
@@ -138,6 +139,7 @@ def _run(job: Run) -> Result:
         job.clock.lap("baseline")
         return too_slow(job)
     job.baseline, job.opening_s = original.seconds, original.opening_s
+    job.adopt(original.setting)
     job.clock.lap("baseline")
     refusal = refused(job, original)
     if refusal is not None:

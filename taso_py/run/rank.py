@@ -50,7 +50,7 @@ def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: 
         except WorkerTimeoutError:
             return {}
         run = Run(
-            source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
+            source=source, options=options, setting=original.setting, library=library, worker=worker, clock=clock,
             progress=progress, stop=stop, baseline=original.seconds,
         )  # fmt: skip
         return single_gains(run)

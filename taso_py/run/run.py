@@ -24,6 +24,10 @@ PROPOSE_SHARE = 0.35
 """Part of the time budget in which quick searches are judged; the rest of the search's is for measuring places."""
 SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.15, 0.1
 """Parts of the time budget; the race has the rest."""
+MOST_LEFT = 0.3
+"""The largest part of the time budget that is left for writing the result."""
+_WRITTEN, _SMALL_BYTES = 3e8, 2**26
+"""Bytes a second that are hoped for of a file that is written, flushed and hashed; those that need no planning."""
 
 
 @dataclass(slots=True)
@@ -42,6 +46,10 @@ class Clock:
     def left(self) -> float:
         """Seconds until the budget is used up."""
         return self.begin + self.budget - time.monotonic()
+
+    def leave(self, seconds: float) -> None:
+        """Keeps time, at most `MOST_LEFT` of all, for what comes behind the run: its files are written then."""
+        self.budget -= min(seconds, MOST_LEFT * self.budget)
 
     def lap(self, phase: str) -> None:
         """The time since the last lap belongs to ``phase``."""
@@ -82,6 +90,10 @@ class Run:
     def __post_init__(self) -> None:
         self.roofline = Roofline(self.setting.sizes)
 
+    def adopt(self, setting: Subject) -> None:
+        """The model at other sizes, before anything was searched."""
+        self.setting, self.roofline = setting, Roofline(setting.sizes)
+
     @property
     def start_cost(self) -> float:
         """Seconds that the search takes the original to cost."""
@@ -114,6 +126,13 @@ class Run:
             self.progress.update(candidates=count, best=promise, remaining_s=self.clock.left())
 
         return report
+
+
+def writing_seconds(outside: int, inside: int, loading_s: float) -> float:
+    """What writing a model will take: its weights outside its file, and this file, which was read in so long."""
+    read = inside / max(loading_s, 1e-3) if inside >= _SMALL_BYTES else _WRITTEN
+    total = outside + inside
+    return total / min(_WRITTEN, read) if total >= _SMALL_BYTES else 0.0
 
 
 def whole_budget(seconds: float) -> float:

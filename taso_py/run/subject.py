@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,12 +16,14 @@ from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.runtime import require_runtime
 from taso_py.check.check import Checker
 from taso_py.check.facts import ModelFacts, read_facts
+from taso_py.check.fitting import fitted
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.check.tolerance import Closeness
 from taso_py.errors import ModelError, WorkerError
 from taso_py.files import load_arrays, require_model_file
+from taso_py.onnx_io.artifact import stamps_of
 from taso_py.onnx_io.load import Loaded, load, unread
 from taso_py.options import RewriteOptions
 from taso_py.options.spelling import spelled
@@ -48,6 +50,8 @@ class Subject:
     overrides: Mapping[str, Any]
     sizes: Mapping[str, int]
     """Sizes of the table's symbols in the first workload."""
+    found: Mapping[str, int] | None = None
+    """Sizes of the inputs' symbols that were found by trial, because the model does not run at the default ones."""
     config: WorkerConfig
 
     @property
@@ -56,7 +60,16 @@ class Subject:
         chosen = [a.describe() for a in self.assignments if a.shrunk]
         past = machine_note(named(self.loaded.path or self.loaded.proto), self.loaded.proto, self.config)
         text = "the default sizes take too much memory, used instead: {}; choose others with {}"
+        if self.found is not None:
+            text = "the default sizes and inputs do not fit the model, found by trial: {}; choose others with {}"
+            chosen = [a.describe() for a in self.assignments]
         return (*past, *(text.format(sizes, spelled("shapes")) for sizes in dict.fromkeys(chosen)))
+
+    def file_bytes(self) -> tuple[int, int]:
+        """Bytes of the files of weights beside the model's own, and of that, where it has one."""
+        path, outside = self.loaded.path, sum(size for _, size, _ in self.loaded.stamps.values())
+        inside = None if path is None else stamps_of([path]).get(path)
+        return outside, weight_bytes(self.loaded.proto) if inside is None else inside[1]
 
     @property
     def large(self) -> bool:
@@ -82,6 +95,27 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
         overrides=overrides,
         sizes=loaded.sizes_of(assignments[0].shapes),
         config=worker_config(options),
+    )
+
+
+def fitting(subject: Subject, options: RewriteOptions, worker: Worker, seconds: float) -> Subject | None:
+    """The subject with inputs that its model runs with, instead of those that it refused; None if there are none."""
+    workloads = options.workloads or (options.shapes,)
+    given = override_shapes(subject.overrides)
+    sizes = {**workloads[0], **given}
+    fit = fitted(worker, subject.reference, subject.facts, sizes, subject.overrides, seed=options.seed, seconds=seconds)
+    if fit is None:
+        return None
+    facts = replace(subject.facts, inputs=fit.inputs)
+    assignments = tuple(resolve_shapes(facts.inputs, {**workload, **given}, fit.sizes) for workload in workloads)
+    feeds = (make_feeds(facts.inputs, a, seed=options.seed, overrides=subject.overrides) for a in assignments)
+    return replace(
+        subject,
+        facts=facts,
+        assignments=assignments,
+        feeds=tuple(feeds),
+        sizes=subject.loaded.sizes_of(assignments[0].shapes),
+        found=fit.sizes,
     )
 
 
@@ -112,6 +146,7 @@ def checker_of(
         limits=limits,
         closeness=Closeness.of(options.rtol, options.atol),
         facts=subject.facts,
+        sizes=subject.found,
         worker=worker,
     )
 

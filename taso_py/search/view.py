@@ -260,8 +260,13 @@ class View:
                 stack.extend(missing)
             else:
                 stack.pop()
-                self.tame[at] = _is_tame(self.constant(at)) if node is None else all(self.tame[i] for i in inputs)
+                self.tame[at] = self._is_tame_source(at) if node is None else all(self.tame[i] for i in inputs)
         return self.tame[value]
+
+    def _is_tame_source(self, value: int) -> bool:
+        """Any value that is no constant; a constant that is too large to be looked at might hold anything."""
+        array = self.constant(value)
+        return value not in self.values.constant if array is None else _is_tame(array)
 
 
 _HUGE = {"float16": 2.0**12}
@@ -269,7 +274,7 @@ _HUGE_ELSEWHERE = 1e30
 """A mask's "minus infinity" is beyond these; weights are not."""
 
 
-def _is_tame(array: npt.NDArray[np.generic] | None) -> bool:
-    if array is None or array.size == 0 or not np.issubdtype(array.dtype, np.floating):
+def _is_tame(array: npt.NDArray[np.generic]) -> bool:
+    if array.size == 0 or not np.issubdtype(array.dtype, np.floating):
         return True
     return bool(np.all(np.abs(array) <= _HUGE.get(array.dtype.name, _HUGE_ELSEWHERE)))  # false for NaN

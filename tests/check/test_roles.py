@@ -97,7 +97,9 @@ def test_inputs_without_a_choice_need_one_draw() -> None:
 
 
 REFUSED = proto(
-    "float[2, 3] x, int64[2] s", "float[p, q] y", "z = Constant<value_ints = [4]>() t = Mul(s, z) y = Reshape(x, t)"
+    "float[2, 3] x, int64[2] s",
+    "float[p, q] y",
+    "z = Constant<value_ints = [5, 5]>() w = ConstantOfShape(z) t = Reshape(x, s) y = MatMul(t, w)",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -194,8 +195,14 @@ def test_what_no_onnx_file_can_be_is_refused_without_reading_it(tmp_path: Path) 
 
 def test_a_large_file_is_read_without_a_copy_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx.save(tiny_network(), tmp_path / "model.onnx")
-    monkeypatch.setattr("taso_py.onnx_io.read._MAPPED_BYTES", 0)
+    monkeypatch.setattr("taso_py.onnx_io.read._LARGE_BYTES", 0)
+    monkeypatch.setattr("taso_py.onnx_io.parsing._GATHERED_BYTES", 64)
     assert load(tmp_path / "model.onnx").proto == tiny_network()
+    whole = (tmp_path / "model.onnx").read_bytes()
+    for length in range(1, len(whole), max(1, len(whole) // 200)):  # read while it is being written
+        (tmp_path / "short.onnx").write_bytes(whole[:length])
+        with suppress(ModelError):  # cut between two fields it may be a model, with less in it
+            assert len(load(tmp_path / "short.onnx").proto.SerializeToString()) < len(whole)
     (tmp_path / "bad.onnx").write_bytes(b"no model" * 100)
     with pytest.raises(ModelError, match="not an ONNX model"):
         load(tmp_path / "bad.onnx")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_ir
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import taso_py
 from taso_py.errors import ModelError
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, serialize
 from taso_py.onnx_io.load import load
+from taso_py.run import pipeline
 from tests.conftest import cli_environment, tiny_network
 from tests.helpers.onnx_io_models import FLOAT, MODELS, model, node, value
 
@@ -93,6 +97,7 @@ from pathlib import Path
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
+from taso_py.run import pipeline
 loaded = load(sys.argv[1])
 exported = export(loaded, loaded.table)
 assert check_contract(loaded.proto, exported) == []
@@ -181,3 +186,47 @@ def test_weights_that_were_replaced_meanwhile_are_not_mixed_with_the_old_ones(tm
         result.save(out)
     assert not out.exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "w.bin"]
+
+
+def test_weights_that_are_cut_short_meanwhile_end_with_one_line(tmp_path: Path) -> None:
+    # Where they were mapped, the process that looked at them was ended (SIGBUS).
+    path = external(tmp_path)
+    loaded = load(path)
+    big = loaded.ids["big"]
+    assert loaded.folder.source(big).shape == (64, 64)
+    again = load(path)
+    os.truncate(tmp_path / "m.bin", 4096)
+    with pytest.raises(ModelError, match=r"data of 'big' cannot be read: .*m\.bin ends before its byte 16384"):
+        again.folder.source(big)
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.INT4, TensorProto.UINT4, TensorProto.BFLOAT16, TensorProto.BOOL])
+def test_external_data_of_every_width_is_what_the_file_holds(dtype: int, tmp_path: Path) -> None:
+    values = np.arange(6).reshape(2, 3) % 2
+    stored = onnx_ir.from_proto(helper.make_tensor("w", dtype, (2, 3), values)).tobytes()
+    tensor = TensorProto(name="w", dims=(2, 3), data_type=dtype, raw_data=stored)
+    inside = onnx_ir.from_proto(tensor).numpy()
+    head = '<ir_version: 10, opset_import: ["" : 21]>'
+    proto = onnx.parser.parse_model(f"{head} g (float[1] x) => (float[1] y) {{ y = Relu(x) }}")
+    proto.graph.initializer.append(tensor)
+    onnx.save_model(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (found,) = load(tmp_path / "m.onnx").original.graph.initializers.values()
+    assert isinstance(found.const_value, onnx_ir.ExternalTensor)
+    assert found.const_value.numpy().dtype == inside.dtype
+    assert np.array_equal(found.const_value.numpy(), inside)
+    assert found.const_value.tobytes() == stored
+
+
+def test_a_run_whose_weights_are_cut_short_ends_with_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save_model(tiny_network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    searched = pipeline.explore
+
+    def cut(*arguments: Any) -> Any:
+        os.truncate(tmp_path / "w.bin", 16)
+        return searched(*arguments)
+
+    monkeypatch.setattr(pipeline, "explore", cut)
+    with pytest.raises(ModelError) as caught:
+        taso_py.optimize(path, race=False)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,277 @@
+"""Sizes and inputs that a model runs with, found by trial where those that were made up for it are refused.
+
+A model whose input is a shape, a number of parts or an axis takes few of the values that its type allows, and often
+what decides lies far below.  So the run tells: a change of one size or one input above the node that failed is kept
+where the model runs then, or fails further down.  The tries are counted: the same model gets the same sizes anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import CPU, ModelRef
+from taso_py.check.facts import InputSpec, ModelFacts
+from taso_py.check.inputs import is_discrete, make_feeds, operand_shape
+from taso_py.check.proposals import LONGEST, common_sizes, other_shapes, other_sizes, other_values
+from taso_py.check.roles import Role
+from taso_py.check.shapes import Assignment, Shape, resolve_shapes, symbols_of
+from taso_py.check.traced import Failure, Traced
+from taso_py.errors import ModelError, UsageError, WorkerError
+
+TRIES = 600
+"""Runs of one model, at most."""
+_TRY_S, FIT_S = 10.0, 60.0
+"""What one run and all of them may take: who needs that long has no sizes that nobody chose."""
+_DEATHS = 3
+"""Workers that may die of it."""
+_FEW = 8
+"""Proposals for one input before another one is looked at."""
+_PAIRED = 10
+"""Proposals of each of two inputs that are tried together."""
+_NOTHING = Role("chosen", None, (), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Inputs as a model takes them."""
+
+    inputs: tuple[InputSpec, ...]
+    sizes: Mapping[str, int]
+    """Of every symbol."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Another size of a symbol, other values of an input, or a shape of one whose rank nobody states."""
+
+    of: Literal["symbol", "input", "rank"]
+    name: str
+    value: Any = None
+
+
+_Step: TypeAlias = tuple[Fit, Failure | None]
+_Kind: TypeAlias = tuple[int | None, str]
+
+
+def fitted(
+    worker: Worker,
+    original: ModelRef,
+    facts: ModelFacts,
+    given: Mapping[str, Shape],
+    overrides: Mapping[str, Any],
+    *,
+    seed: int,
+    seconds: float = FIT_S,
+) -> Fit | None:
+    """Inputs that the model runs with, ``given`` sizes and ``overrides`` kept; None where none were found."""
+    traced = Traced.of(original)
+    if traced is None:
+        return None
+    try:
+        handle = worker.open(traced.ref, level="disable", ep=CPU)
+    except (ModelError, WorkerError):
+        return None
+    try:
+        return _Trials(worker, handle, traced, given, overrides, seed=seed, seconds=seconds).run(facts.inputs)
+    finally:
+        worker.close(handle)
+
+
+class _Trials:
+    """The search for one model."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        handle: int,
+        traced: Traced,
+        given: Mapping[str, Shape],
+        overrides: Mapping[str, Any],
+        *,
+        seed: int,
+        seconds: float,
+    ) -> None:
+        self.worker, self.handle, self.traced = worker, handle, traced
+        self.given, self.overrides, self.seed = given, overrides, seed
+        self.left, self.deaths = TRIES, _DEATHS
+        self.until = time.monotonic() + seconds
+
+    def run(self, inputs: tuple[InputSpec, ...]) -> Fit | None:
+        """From node to node, until the model runs or nothing helps."""
+        fit = Fit(inputs, self._assigned(inputs, {}).sizes)
+        failure = self._try(fit)
+        return fit if failure is None else self._search(fit, failure, frozenset(), 0)
+
+    def _search(self, fit: Fit, failure: Failure, seen: frozenset[_Kind], keep: int) -> Fit | None:
+        """What runs after further changes; the last ``keep`` tries are left to who asks."""
+        seen |= {failure.kind}
+        for changed, found in self._steps(fit, failure, seen, keep):
+            if found is None:
+                return changed
+            ended = self._search(changed, found, seen, keep + (self.left - keep) // 2)
+            if ended is not None:
+                return ended
+        return None
+
+    def _steps(self, fit: Fit, failure: Failure, seen: Set[_Kind], keep: int) -> Iterator[_Step]:
+        """Changes with which the model runs, or fails below; after some of them the first with which it fails anew."""
+        above = self.traced.above(failure.node)[1] if failure.node is not None else set()
+        for changes in self._changes(fit, failure):
+            otherwise: _Step | None = None
+            for several in changes:
+                if self.left <= keep or self.deaths <= 0 or time.monotonic() > self.until:
+                    return
+                changed = self._changed(fit, several)
+                if changed is None:
+                    continue
+                found = self._try(changed)
+                if found is None:
+                    yield changed, None
+                elif found.node is None or failure.node is None or found.node in above or found.kind in seen:
+                    continue
+                elif failure.node in self.traced.above(found.node)[1]:
+                    yield changed, found
+                else:
+                    otherwise = otherwise or (changed, found)
+            if otherwise is not None:
+                yield otherwise
+
+    def _try(self, fit: Fit) -> Failure | None:
+        """None where the model runs."""
+        self.left -= 1
+        try:
+            assignment = self._assigned(fit.inputs, fit.sizes)
+            feeds = make_feeds(fit.inputs, assignment, seed=self.seed, overrides=self.overrides)
+            self.worker.run(self.handle, feeds, timeout=min(_TRY_S, max(1.0, self.until - time.monotonic())))
+        except (ModelError, UsageError) as error:
+            return self.traced.failure(error)
+        except WorkerError as error:
+            self.deaths -= 1
+            return Failure(str(error), None)
+        return None
+
+    def _assigned(self, inputs: Sequence[InputSpec], sizes: Mapping[str, int]) -> Assignment:
+        return resolve_shapes(inputs, self.given, sizes)
+
+    def _changed(self, fit: Fit, changes: Sequence[_Change]) -> Fit | None:
+        """None where that contradicts what was given, or takes too much memory."""
+        sizes, inputs = dict(fit.sizes), fit.inputs
+        for change in changes:
+            if change.of == "symbol":
+                sizes[change.name] = change.value
+            else:
+                inputs = tuple(_with(spec, change) if spec.name == change.name else spec for spec in inputs)
+        try:
+            return None if self._assigned(inputs, sizes).shrunk else Fit(inputs, sizes)
+        except UsageError:
+            return None
+
+    def _changes(self, fit: Fit, failure: Failure) -> Iterator[Iterator[Sequence[_Change]]]:
+        """What was asked for; one change at a time, the likely ones first; one of several equal sizes; two changes."""
+        places = self._places(fit, failure)
+        yield self._asked(fit, places, failure)
+        hints = self._hints(fit, failure)
+        proposed = [[replace(p, value=v) for v in self._proposed(p, fit, hints)] for p in places]
+        yield ((change,) for several in proposed for change in several[:_FEW] if not _says_little(change))
+        yield self._common(fit, places, hints)
+        rest = [change for several in proposed for change in several[_FEW:] if not _says_little(change)]
+        yield ((change,) for change in (*rest, *(c for several in proposed for c in several if _says_little(c))))
+        yield (
+            (first, second)
+            for one, other in combinations(proposed[:5], 2)
+            for first in (*one[:_PAIRED], *one[-1:])
+            for second in (*other[:_PAIRED], *other[-1:])
+        )
+
+    def _asked(self, fit: Fit, places: Sequence[_Change], failure: Failure) -> Iterator[Sequence[_Change]]:
+        """Where an input has a shape that was said, another one that was said."""
+        free = {place.name: place for place in places if place.of == "symbol"}
+        shapes = self._assigned(fit.inputs, fit.sizes).shapes
+        for now, wanted in permutations(failure.shapes(), 2):
+            for spec in (s for s in fit.inputs if s.dims is not None and shapes[s.name] == now != wanted):
+                pairs = zip(spec.dims or (), wanted, strict=False)
+                changes = {
+                    d: replace(free[d], value=w) for d, w in pairs if isinstance(d, str) and d in free and w >= 0
+                }
+                if changes and len(now) == len(wanted):
+                    yield list(changes.values())
+
+    def _common(self, fit: Fit, places: Sequence[_Change], hints: list[int]) -> Iterator[Sequence[_Change]]:
+        symbols = [place for place in places if place.of == "symbol"]
+        for now in dict.fromkeys(fit.sizes[place.name] for place in symbols):
+            alike = [place for place in symbols if fit.sizes[place.name] == now]
+            if len(alike) > 1:
+                for size in common_sizes(now, len(alike), hints):
+                    yield [replace(place, value=size) for place in alike]
+
+    def _hints(self, fit: Fit, failure: Failure) -> list[int]:
+        """Numbers that have to do with the failure: what was said, and the sizes of what the node reads."""
+        found = failure.numbers()
+        if failure.node is None:
+            return found
+        node = self.traced.proto.graph.node[failure.node]
+        try:
+            feeds = make_feeds(
+                fit.inputs, self._assigned(fit.inputs, fit.sizes), seed=self.seed, overrides=self.overrides
+            )
+        except UsageError:
+            return found
+        arrays = {**feeds, **self.traced.operands(self.worker, failure.node, feeds)}
+        weights = {w.name: tuple(w.dims) for w in self.traced.proto.graph.initializer}
+        for name in node.input:
+            array = arrays.get(name)
+            found += np.shape(array) if array is not None and not isinstance(array, list) else weights.get(name, ())
+        return list(dict.fromkeys(found))
+
+    def _places(self, fit: Fit, failure: Failure) -> list[_Change]:
+        """What may be changed, the nearest to the failure first."""
+        specs = {spec.name: spec for spec in fit.inputs}
+        names = list(specs) if failure.node is None else self.traced.above(failure.node)[0]
+        near = [specs[name] for name in names if name in specs]
+        said = [*self.overrides, *(name for name in self.given if name in specs)]
+        fixed = {symbol for name in said for symbol in symbols_of(specs[name])} | set(self.given)
+        found: list[_Change] = []
+        for spec in near:
+            found += [_Change("symbol", symbol) for symbol in symbols_of(spec) if symbol not in fixed]
+            if spec.name in self.overrides or spec.kind != "tensor":
+                continue
+            if spec.dims is None and spec.name not in self.given:
+                found.append(_Change("rank", spec.name))
+            elif spec.role is not None or is_discrete(spec):  # floats are free, unless some node takes them for sizes
+                found.append(_Change("input", spec.name))
+        return list(dict.fromkeys(found))
+
+    def _proposed(self, place: _Change, fit: Fit, hints: list[int]) -> Sequence[Any]:
+        if place.of == "rank":
+            return other_shapes(hints)
+        if place.of == "symbol":
+            others = [size for name, size in fit.sizes.items() if name != place.name]
+            return other_sizes(fit.sizes[place.name], hints, list(dict.fromkeys(others))[:6])
+        spec = next(s for s in fit.inputs if s.name == place.name)
+        assignment = self._assigned(fit.inputs, fit.sizes)
+        now = make_feeds([spec], assignment, seed=self.seed)[spec.name]
+        if now.size == 0:
+            return ()
+        if now.size > LONGEST:
+            return [(float(number),) for number in dict.fromkeys((0, 1, *hints))]
+        role = spec.role or _NOTHING
+        data = operand_shape(role, assignment)
+        return other_values(role.kind, tuple(map(float, now.reshape(-1))), data, hints)
+
+
+def _says_little(change: _Change) -> bool:
+    """A size of 1 fits everywhere and hides what the others are."""
+    return change.of == "symbol" and change.value == 1
+
+
+def _with(spec: InputSpec, change: _Change) -> InputSpec:
+    if change.of == "rank":
+        return replace(spec, dims=change.value)
+    return replace(spec, role=replace(spec.role or _NOTHING, chosen=change.value))
