@@ -364,7 +364,7 @@ def _of_discoveries() -> tuple[Document, ...]:
 
 
 def _of_certificates() -> tuple[Document, ...]:
-    names = ("original", "optimised", "certificate")
+    names, stated = ("original", "optimised", "certificate"), fields_of(certificate.Certificate)
     figures: Fields = dict.fromkeys(("steps", "places", "weights", "largest_ulp", "inputs"), int | None)
     return (
         Document(
@@ -382,7 +382,7 @@ def _of_certificates() -> tuple[Document, ...]:
         Document(
             certificate.SCHEMA,
             "The file of --certificate: every step from the original to the optimised model.",
-            {**fields_of(certificate.Certificate), "sha256": str},
+            {**stated, "unproved": NotRequired[stated["unproved"]], "sha256": str},
         ),
         Document(
             certificate.DECISIONS_SCHEMA,

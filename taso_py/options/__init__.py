@@ -28,6 +28,7 @@ from taso_py.options.delivery import (
 from taso_py.options.field import Array, OptionRecord, Range, chosen, option, reworded
 from taso_py.options.general import GeneralOptions
 from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
+from taso_py.options.precision import BudgetOptions
 from taso_py.options.sessions import EpsOptions, OrtLevel, SessionOptions
 from taso_py.options.spelling import spelled
 from taso_py.options.text import (
@@ -45,6 +46,7 @@ __all__ = [
     "ApplyDelivery",
     "ApplyOptions",
     "BenchOptions",
+    "BudgetOptions",
     "CacheOptions",
     "CertifyOptions",
     "CheckOptions",
@@ -167,8 +169,15 @@ class TimeOptions(OptionRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(ToleranceOptions, DataOptions, SessionOptions):
+class CheckOptions(BudgetOptions, ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        demand(
+            self.error_budget is None or (self.rtol is None and self.atol is None),
+            f"{spelled('error_budget')} replaces the tolerances: drop it, or {spelled('rtol')} and {spelled('atol')}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +193,7 @@ class DiffOptions(OptionRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(DataOptions, SessionOptions):
+class BenchOptions(BudgetOptions, DataOptions, SessionOptions):
     """The options of `bench`."""
 
     rounds: int = option("--rounds", 20, "Paired rounds.", within=Range(least=2), group="Measurement")
@@ -211,7 +220,7 @@ class InspectOptions(DataOptions, SessionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewriteOptions(CheckOptions):
+class RewriteOptions(ToleranceOptions, DataOptions, SessionOptions):
     """What a rewritten model is checked on, and what may be taken for granted; of `optimize` and `apply`."""
 
     workloads: tuple[Mapping[str, Shape], ...] = option(
@@ -259,7 +268,7 @@ class ApplyOptions(RewriteOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
+class Options(BudgetOptions, OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
     """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
 
     disable: tuple[str, ...] = option(
@@ -303,6 +312,15 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOption
         both = sorted(set(self.only) & set(self.disable))
         both_options = f"{spelled('only')} and {spelled('disable')}"
         demand(not both, f"rule {', '.join(both)} is named by both {both_options}: keep one")
+        asked = spelled("error_budget")
+        demand(
+            self.error_budget is None or self.race,
+            f"{asked} chooses layers by what they gain, which is measured: drop it or {spelled('race')}",
+        )
+        demand(
+            self.error_budget is None or self.apply == "best",
+            f"{asked} goes with {spelled('apply', 'best')} alone: the other tests exact rules",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,121 @@
+"""Candidates of the second stage: 8-bit models of the exact one, made, compared and remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from taso_py.approximate.judge import Judge, Verdict
+from taso_py.approximate.layers import Layer, quantised_layers
+from taso_py.approximate.model import foreign_domains, restored
+from taso_py.approximate.quantise import CALIBRATORS, Calibrator, QuantiseError, Quantiser
+from taso_py.approximate.record import Kind, TriedApproximation
+from taso_py.backend.protocol import ModelRef
+from taso_py.errors import ModelError, TooLateError, WorkerError
+
+GUARD = 0.9
+"""The part of the budget that the error on the selection may take: on other samples it will be a little larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One approximate model, in a file, with what it was found to be."""
+
+    kind: Kind
+    calibrator: Calibrator | None
+    reference: ModelRef
+    layers: frozenset[str]
+    """Those that it computes with 8 bits."""
+    whole: bool
+    verdict: Verdict
+
+    def told(self, speedup: float | None = None, failure: str | None = None) -> TriedApproximation:
+        """For the record."""
+        return TriedApproximation(
+            self.kind, self.calibrator, len(self.layers), whole=self.whole, error=self.verdict.error,
+            speedup=speedup, failure=failure,
+        )  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Where candidates of one exact model are made and compared on the selection's samples."""
+
+    exact: onnx.ModelProto
+    quantiser: Quantiser
+    judge: Judge
+    selection: Sequence[int]
+    budget: float
+    allow_contrib: bool
+    until: float
+    """A time.monotonic() value after which nothing new is begun."""
+    layers: tuple[Layer, ...] = ()
+    failed: list[TriedApproximation] = field(default_factory=list)
+    """Choices that no model was made of, or that did not run."""
+
+    def whole_models(self, begun: Callable[[int], None]) -> list[Candidate]:
+        """What the quantiser makes by itself of the whole model, by each calibrator, and dynamically."""
+        found: list[Candidate] = []
+        for number, method in enumerate(CALIBRATORS):
+            begun(number)
+            made = self._attempted("int8 static", method, lambda m=method: self.quantiser.static(m))  # type: ignore[misc]
+            found += [] if made is None else [made]
+        begun(len(CALIBRATORS))
+        kinds = sorted({layer.operator for layer in self.layers})
+        made = self._attempted("int8 dynamic", None, lambda: self.quantiser.dynamic(kinds))
+        if made is None and "Conv" in kinds and len(kinds) > 1:
+            kinds.remove("Conv")  # ONNX Runtime has integer convolutions for fewer forms than products
+            made = self._attempted("int8 dynamic", None, lambda: self.quantiser.dynamic(kinds))
+        return found + ([] if made is None else [made])
+
+    def _attempted(self, kind: Kind, method: Calibrator | None, make: Callable[[], Path]) -> Candidate | None:
+        """A candidate for the whole model, whatever its error; None, and a record of why, where there is none."""
+        try:
+            return self.candidate(kind, method, make(), whole=True, beyond=math.inf)
+        except (QuantiseError, ModelError, WorkerError, TooLateError) as error:
+            self.failed.append(TriedApproximation(kind, method, 0, whole=True, failure=str(error)))
+            return None
+
+    def static(self, method: Calibrator, names: Iterable[str], beyond: float, some: int | None = None) -> Candidate:
+        """These layers made 8-bit; compared on ``some`` of the samples, until the error is more than ``beyond``.
+
+        Raises QuantiseError, ModelError or WorkerError where that cannot be made or run.
+        """
+        made = self.quantiser.static(method, sorted(names))
+        return self.candidate("int8 static", method, made, whole=False, beyond=beyond, some=some)
+
+    def candidate(
+        self,
+        kind: Kind,
+        method: Calibrator | None,
+        made: Path,
+        *,
+        whole: bool,
+        beyond: float,
+        some: int | None = None,
+    ) -> Candidate:
+        """The quantiser's file made into a candidate; ModelError where it needs operators that are not allowed."""
+        proto = restored(onnx.load(made), self.exact)
+        foreign = [] if self.allow_contrib else foreign_domains(proto, self.exact)
+        if foreign:
+            raise ModelError(f"it needs operators of {foreign[0]}")
+        layers = quantised_layers(self.layers, proto)
+        onnx.save(proto, made)
+        reference = ModelRef(kind, made)
+        verdict = self.judge.verdict(reference, self.selection[:some], beyond=beyond, until=self.until)
+        return Candidate(
+            kind=kind, calibrator=method, reference=reference, layers=layers, whole=whole, verdict=verdict
+        )  # fmt: skip
+
+    def discard(self, candidate: Candidate) -> None:
+        """Remove the file of a candidate that nobody needs any more."""
+        if isinstance(candidate.reference.model, Path):
+            candidate.reference.model.unlink(missing_ok=True)
+
+    def keeps(self, candidate: Candidate) -> bool:
+        """Whether it keeps the budget on the selection, with some room."""
+        return candidate.verdict.error <= GUARD * self.budget
