@@ -66,6 +66,8 @@ class Approximation:
 
     budget: float
     metric: str | None
+    calibration: str | None
+    """The file with the samples; null: random data."""
     random_data: bool
     """Nobody gave samples: the error says nothing of real inputs."""
     calibration_samples: int

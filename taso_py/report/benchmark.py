@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taso_py.backend.timing import BenchRow
-from taso_py.report.content import TextTable, shape_text, three_digits
+from taso_py.report.content import shape_text, three_digits
+from taso_py.report.table import TextTable
 from taso_py.result import plain
 
 SCHEMA = "superopt.bench/1"

@@ -131,10 +131,11 @@ def _approximated(source: Path | onnx.ModelProto, original: ModelRef, exact: Res
 
 def _nothing(exact: Result, options: Options, data: Data) -> Approximation:
     """The record of a stage that has found nothing yet."""
+    file = None if options.calibration is None else str(options.calibration)
     parts, timed = data.parts, exact.improved and exact.speedup is not None
     assert options.error_budget is not None
     return Approximation(
-        budget=options.error_budget, metric=options.metric, random_data=data.samples.random,
+        budget=options.error_budget, metric=options.metric, calibration=file, random_data=data.samples.random,
         calibration_samples=len(parts.calibration), selection_samples=len(parts.selection),
         test_samples=len(parts.test), applied=False,
         exact_speedup=(exact.speedup or 1.0) if timed else 1.0,
