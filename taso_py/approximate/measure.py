@@ -93,9 +93,12 @@ def warranted_share(samples: int) -> float:
     return (1 - CONFIDENCE) ** (1 / samples) if samples > 0 else 0.0
 
 
-def warrant(samples: int, *, random: bool) -> str:
-    """What may be said after so many unseen samples that all kept the budget."""
+def warrant(samples: int, *, random: bool, unseen: bool = True) -> str:
+    """What may be said after so many samples that all kept the budget; ``unseen``: they were used for nothing else."""
     if random:
         return f"{samples} random samples kept the budget, which says nothing of real inputs: give a calibration file"
     share = math.floor(1000 * warranted_share(samples)) / 10  # rounded down: never more than is warranted
-    return f"{samples} unseen samples without a violation: with 95 % confidence {share:g} % keep the budget"
+    claim = f"with 95 % confidence {share:g} % keep the budget"
+    if unseen:
+        return f"{samples} unseen samples without a violation: {claim}"
+    return f"{samples} samples without a violation: {claim}, if none of them was used to make the model"

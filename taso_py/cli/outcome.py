@@ -46,6 +46,7 @@ Exit codes:
   6    a condition of --gate or --min-speedup missed (the model is still written, as with 7 and 8)
   7    the measurement is too noisy to say whether the speed-up is reached
   8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early
+  9    the exact part is certified, and the rest is an approximation, which is not proved (certify)
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL
   130  Ctrl-C (optimize: the second one; the first ends with 0, and a faster model that was found

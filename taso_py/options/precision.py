@@ -75,7 +75,7 @@ class BudgetOptions(OptionRecord):
             )
         demand(
             self.error_budget is None or self.metric is not None or self.error_budget < 1,
-            f"{spelled('error_budget', self.error_budget)}: 1 is the error of an output of zeros: use less",
+            f"{spelled('error_budget', f'rel={self.error_budget}')}: 1 is the error of an output of zeros: use less",
         )
         file, colon, function = (self.metric or "f.py:f").rpartition(":")
         demand(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from taso_py.approximate.judge import Judge
+from taso_py.approximate.measure import warrant
 from taso_py.approximate.metric import Metric, MetricError
 from taso_py.approximate.samples import Parts, Samples, drawn, parts_of, read_samples
 from taso_py.backend.client import Worker
@@ -13,11 +15,13 @@ from taso_py.backend.protocol import CPU, ModelRef, WorkerConfig
 from taso_py.backend.runtime import available_threads
 from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.inputs import override_shapes
+from taso_py.check.report import BudgetReport
 from taso_py.check.shapes import Shape, resolve_shapes
 from taso_py.errors import ModelError, UsageError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions, CheckOptions, Options
 from taso_py.options.spelling import spelled
+from taso_py.providers.choosing import worker_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,33 @@ def require_usable(original: ModelRef, data: Data, options: Options | CheckOptio
 def random_note() -> str:
     """The warning that goes with random data."""
     return (
-        "the error budget was kept on RANDOM data alone, which says nothing of real inputs: "
+        "the error budget is held against RANDOM data alone, which says nothing of real inputs: "
         f"give samples of them with {spelled('calibration', metavar='FILE.npz')}"
+    )
+
+
+def kept(first: ModelRef, second: ModelRef, data: Data, options: CheckOptions | BenchOptions) -> BudgetReport:
+    """The second model, as it is deployed, against the first with the optimiser off, on every sample.
+
+    ModelError or WorkerError where one does not run, UsageError where the metric gives no number.
+    """
+    config = worker_config(options)
+    assert options.error_budget is not None
+    with Worker(config) as worker, Worker(WorkerConfig(threads=config.threads)) as oracle:
+        judge = Judge(first, data.samples, worker, oracle, data.metric, patience_s=worker.timeout)
+        try:
+            found = judge.verdict(second, range(data.samples.count))
+        except MetricError as error:
+            raise UsageError(str(error)) from None
+    keeps = found.error <= options.error_budget
+    return BudgetReport(
+        budget=options.error_budget,
+        metric=options.metric,
+        calibration=None if options.calibration is None else str(options.calibration),
+        samples=found.samples,
+        error=found.error,
+        output=found.output,
+        sample=found.sample,
+        kept=keeps,
+        warrant=warrant(found.samples, random=data.samples.random, unseen=False) if keeps else None,
     )
