@@ -33,7 +33,7 @@ class Chooser:
 
     def look(self, until: float) -> None:
         """The error of each layer by itself, those that gain most first, as long as there is time."""
-        for name in self._worth_it():
+        for name in sorted(self.gains, key=lambda name: -self.gains[name]):
             if time.monotonic() >= until:
                 return
             try:

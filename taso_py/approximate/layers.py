@@ -67,12 +67,14 @@ def _made(node: onnx.NodeProto, readers: Mapping[str, Sequence[onnx.NodeProto]])
 def approximate_nodes(model: onnx.ModelProto) -> tuple[str, ...]:
     """Names of the nodes that compute with fewer bits than float32, each by what stands in the model itself.
 
-    Products of 8-bit numbers, and products whose operands are rounded to 8 bits first.
+    Products of 8-bit numbers, and products whose second operand, the weights, is rounded to 8 bits first; a first one
+    that is rounded may be there for the sake of what comes before.
     """
     makers = {name: node for node in model.graph.node for name in node.output}
     found = []
     for node in model.graph.node:
-        rounded = [name for name in node.input if name in makers and makers[name].op_type == "DequantizeLinear"]
+        weights = makers.get(node.input[1]) if len(node.input) > 1 else None
+        rounded = weights is not None and weights.op_type == "DequantizeLinear"
         if node.op_type in _INTEGER or (node.op_type in LAYERS and rounded):
             found.append(node.name or node.output[0])
     return tuple(found)

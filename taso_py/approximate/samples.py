@@ -114,7 +114,10 @@ def _arrays(path: Path, named: str) -> dict[str, Array]:
     if not path.is_file():
         raise UsageError(f"{named}: there is no such file")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened:  # numpy leaves open what is no archive
+            file = np.load(opened, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise TypeError("it is a single array without a name")
             return {name: file[name] for name in file.files}
     except Exception as error:  # a header is read by Python's own parser, which raises what it likes
         why = " ".join(str(error).split())[:200] or type(error).__name__
