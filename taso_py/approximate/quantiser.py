@@ -70,10 +70,20 @@ def _reader(feeds: list[Mapping[str, Any]]) -> Any:
 
 def static(prepared: str, data: str, method: str, made: str, layers: list[str] | None, reduced: bool) -> dict[str, Any]:
     """8-bit weights per channel, 8-bit activations in ranges known beforehand; ``layers`` None: wherever it can."""
+    ranges = _ranges(prepared, data, method, f"{prepared}.{method}.augmented.onnx")
+    try:
+        _quantised(prepared, ranges, made, layers, reduced, {})
+    except ValueError:  # it takes an array for a number where a bias is small against one channel's scale
+        _quantised(prepared, ranges, made, layers, reduced, {"QDQDisableWeightAdjustForInt32Bias": True})
+    return {}
+
+
+def _quantised(
+    prepared: str, ranges: Any, made: str, layers: list[str] | None, reduced: bool, further: dict[str, Any]
+) -> None:
     from onnxruntime.quantization import QDQQuantizer, QuantType
     from onnxruntime.quantization.quant_utils import load_model_with_shape_infer
 
-    ranges = _ranges(prepared, data, method, f"{prepared}.{method}.augmented.onnx")
     model = load_model_with_shape_infer(Path(prepared))
     kinds, nodes = _all_operators(), []
     if layers is not None:
@@ -81,11 +91,10 @@ def static(prepared: str, data: str, method: str, made: str, layers: list[str] |
         nodes = [*layers, *(node.name for node in model.graph.node if node.op_type in LATENT)]
     # Weights are signed and activations unsigned: the form that x86 has instructions for.
     quantizer = QDQQuantizer(
-        model, True, reduced, QuantType.QInt8, QuantType.QUInt8, ranges, nodes, [], kinds, {}
+        model, True, reduced, QuantType.QInt8, QuantType.QUInt8, ranges, nodes, [], kinds, further
     )  # fmt: skip
     quantizer.quantize_model()
     quantizer.model.save_model_to_file(made, False)
-    return {}
 
 
 def _all_operators() -> list[str]:

@@ -33,8 +33,8 @@ def certify(original: Path, optimised: Path, certificate: Path, options: Certify
 
     Every step is matched again with all its conditions, every rule judged again from its text in FILE (proved, and
     tried on instances), every computed weight computed again. Then both models are run on the same inputs. ONNX Runtime
-    must be installed (exit code 5 without it). Of what optimize --error-budget wrote the exact part is checked, and the
-    approximated rest named: exit code 9, as that is not proved.
+    must be installed (exit code 5 without it). Of a result within an error budget the exact part is checked, and the
+    approximate rest named: exit code 9, as that is not proved.
     """
     from taso_py.report.certification import certification_json, certification_text, exact_part
 

@@ -52,7 +52,7 @@ def inspect(model: Path, options: InspectOptions, display: Display) -> None:
 def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> None:
     """Time MODELS in alternating blocks on the same inputs; ratios are against the first.
 
-    With --error-budget, exit code 1 if one of them does not keep it against the first.
+    Under an error budget: exit code 1 if one of them does not keep it against the first.
     """
     from taso_py.report.benchmark import benchmark_text
 
@@ -80,7 +80,7 @@ def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> 
 def check(first: Path, second: Path, options: CheckOptions, display: Display) -> None:
     """Run FIRST and SECOND on the same inputs and compare; exit code 1 if they differ.
 
-    With --error-budget SECOND may differ by so much on each sample of --calibration; without that file, on random data.
+    Under an error budget SECOND may differ by so much on each sample of the calibration file, or on random data.
     """
     from taso_py.report.comparison import comparison_json, comparison_text
 

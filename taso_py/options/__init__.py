@@ -172,13 +172,6 @@ class TimeOptions(OptionRecord):
 class CheckOptions(BudgetOptions, ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        demand(
-            self.error_budget is None or (self.rtol is None and self.atol is None),
-            f"{spelled('error_budget')} replaces the tolerances: drop it, or {spelled('rtol')} and {spelled('atol')}",
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class DiffOptions(OptionRecord):
@@ -268,7 +261,7 @@ class ApplyOptions(RewriteOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BudgetOptions, OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
+class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions, CheckOptions):
     """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
 
     disable: tuple[str, ...] = option(

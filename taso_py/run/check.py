@@ -13,6 +13,8 @@ from taso_py.check.report import CheckReport, refused
 from taso_py.check.tolerance import Closeness
 from taso_py.files import load_arrays
 from taso_py.options import CheckOptions
+from taso_py.options.spelling import spelled
+from taso_py.options.text import demand
 from taso_py.providers.choosing import worker_config
 from taso_py.report.comparison import beyond_budget
 from taso_py.run.budget import data_of, kept, random_note, require_usable
@@ -38,6 +40,10 @@ def check(first: Model, second: Model, options: CheckOptions) -> CheckReport:
 def _within_budget(first: ModelRef, second: ModelRef, options: CheckOptions) -> CheckReport:
     """Whether the second model keeps the budget, which takes the place of every other comparison."""
     begin = time.monotonic()
+    demand(
+        options.rtol is None and options.atol is None,
+        f"{spelled('error_budget')} takes the place of {spelled('rtol')} and {spelled('atol')}: drop it or them",
+    )
     unlike = interface_difference(read_facts(first), read_facts(second))
     if unlike is not None:
         return refused(f"the models cannot be compared: {unlike}")
