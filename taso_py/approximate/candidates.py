@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -62,15 +63,16 @@ class Bench:
         found: list[Candidate] = []
         for number, method in enumerate(CALIBRATORS):
             begun(number)
-            made = self._attempted("int8 static", method, lambda m=method: self.quantiser.static(m))  # type: ignore[misc]
+            made = self._attempted("int8 static", method, partial(self.quantiser.static, method))
             found += [] if made is None else [made]
         begun(len(CALIBRATORS))
-        kinds = sorted({layer.operator for layer in self.layers})
-        made = self._attempted("int8 dynamic", None, lambda: self.quantiser.dynamic(kinds))
-        if made is None and "Conv" in kinds and len(kinds) > 1:
-            kinds.remove("Conv")  # ONNX Runtime has integer convolutions for fewer forms than products
-            made = self._attempted("int8 dynamic", None, lambda: self.quantiser.dynamic(kinds))
-        return found + ([] if made is None else [made])
+        # The quantiser makes products of Gemm first.
+        kinds = sorted({"MatMul" if layer.operator == "Gemm" else layer.operator for layer in self.layers})
+        # Integer convolutions may be slow, or not there, where products are fast.
+        for some in dict.fromkeys((tuple(kinds), tuple(kind for kind in kinds if kind != "Conv"))):
+            made = self._attempted("int8 dynamic", None, partial(self.quantiser.dynamic, some)) if some else None
+            found += [] if made is None else [made]
+        return found
 
     def _attempted(self, kind: Kind, method: Calibrator | None, make: Callable[[], Path]) -> Candidate | None:
         """A candidate for the whole model, whatever its error; None, and a record of why, where there is none."""
@@ -104,6 +106,8 @@ class Bench:
         if foreign:
             raise ModelError(f"it needs operators of {foreign[0]}")
         layers = quantised_layers(self.layers, proto)
+        if not layers:
+            raise QuantiseError("ONNX Runtime's quantiser left every layer as it was")
         onnx.save(proto, made)
         reference = ModelRef(kind, made)
         verdict = self.judge.verdict(reference, self.selection[:some], beyond=beyond, until=self.until)

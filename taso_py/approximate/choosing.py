@@ -29,7 +29,8 @@ class Chooser:
     tell: Callable[[int], None] = lambda _done: None
     alone: dict[str, float] = field(default_factory=dict, init=False)
     """The error with this layer alone made 8-bit, of those that were looked at."""
-    measured: int = field(default=0, init=False)
+    measured: list[Candidate] = field(default_factory=list, init=False)
+    """The sets that were measured together."""
 
     def look(self, until: float) -> None:
         """The error of each layer by itself, those that gain most first, as long as there is time."""
@@ -43,7 +44,7 @@ class Chooser:
             except _FAULTS:
                 found = None
             self.tell(len(self.alone))
-            self.alone[name] = float("inf") if found is None or not found.layers else found.verdict.error
+            self.alone[name] = float("inf") if found is None else found.verdict.error
             if found is not None:
                 self.bench.discard(found)
 
@@ -81,7 +82,7 @@ class Chooser:
         while order and size and time.monotonic() < self.until:
             piece = order[:size]
             found = self._measured([*kept, *piece])
-            if found is not None and found.layers and self.bench.keeps(found):
+            if found is not None and self.bench.keeps(found):
                 kept, best, order = [*kept, *piece], found, order[size:]
                 size = min(len(order), 2 * size)
             elif size == 1:
@@ -93,8 +94,9 @@ class Chooser:
 
     def _measured(self, names: Sequence[str]) -> Candidate | None:
         """All these together; None where that cannot be made, run, or looked at in time."""
-        self.measured += 1
         try:
-            return self.bench.static(self.method, names, beyond=GUARD * self.bench.budget)
+            found = self.bench.static(self.method, names, beyond=GUARD * self.bench.budget)
         except (*_FAULTS, TooLateError):
             return None
+        self.measured.append(found)
+        return found

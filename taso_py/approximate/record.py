@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-Kind = Literal["int8 static", "int8 dynamic", "bf16"]
+Kind = Literal["int8 static", "int8 dynamic"]
 ReasonCode = Literal[
     "unsupported", "nothing to quantise", "quantiser failed", "beyond the budget",
     "beyond the budget on unseen samples", "nothing faster", "not confirmed", "too noisy", "too little time",
@@ -143,8 +143,6 @@ class Approximation:
         return "unknown" if error is None else figure(error, self.metric)
 
     def _what(self) -> str:
-        if self.kind == "bf16":
-            return "all that runs in bfloat16"
         count = len(self.approximated)
         return f"{count} {'layer' if count == 1 else 'layers'} ({self.kind})"
 

@@ -67,6 +67,6 @@ def not_proved(
     steps = f"{len(exact.rules)} proved rules in {exact.places} places" if exact.steps else "the original unchanged"
     kind = " ".join(rest.kind.split())[:40]
     listed = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
-    what = f"{len(nodes)} nodes approximated ({listed})" if nodes else "approximated where it runs"
+    what = f"{len(nodes)} nodes approximated ({listed})" if nodes else "replaced by another model"
     words = f"exact part certified ({steps}); {what}, {kind}: error not proved"
     return ApproximateError(words, exact, nodes)

@@ -31,8 +31,6 @@ def books(result: Result) -> TextTable | None:
 
 def what(told: Approximation) -> str:
     """``30 of 32 layers: int8 static, Percentile``."""
-    if told.kind == "bf16":
-        return "OpenVINO computes in bfloat16"
     by = "" if told.calibrator is None else f", {told.calibrator}"
     return f"{len(told.approximated)} of {len(told.layers)} layers: {told.kind}{by}"
 

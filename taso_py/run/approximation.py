@@ -44,6 +44,8 @@ _LEAST_S = 8.0
 """Below this nothing is begun."""
 _CONFIRM_ROUNDS, _BLOCK_S, _PROFILE_S = 15, 0.25, 0.5
 _PATIENCE_S = 2.0
+_MOST_TOLD = 20
+"""Sets of layers that were measured and not taken: so many are on record."""
 
 
 class DroppedError(Exception):
@@ -168,7 +170,9 @@ class Stage:
             ApproximatedLayer(k.name, k.operator, False, error_alone=alone.get(k.name), gain_s=saved.get(k.name))
             for k in bench.layers
         )
-        return chooser.chosen()
+        found = chooser.chosen()
+        self.told += [one.told() for one in chooser.measured if one not in found][:_MOST_TOLD]
+        return found
 
     def _profiled(self, worker: Worker, model: ModelRef) -> tuple[Kernel, ...]:
         """Its kernels; none where ONNX Runtime cannot tell."""
