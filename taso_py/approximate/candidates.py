@@ -74,12 +74,24 @@ class Bench:
             found += [] if made is None else [made]
         return found
 
-    def _attempted(self, kind: Kind, method: Calibrator | None, make: Callable[[], Path]) -> Candidate | None:
-        """A candidate for the whole model, whatever its error; None, and a record of why, where there is none."""
+    def all_layers(self) -> list[Candidate]:
+        """Every layer made 8-bit and nothing else, by each calibrator: what is between layers may not bear it."""
+        names = [layer.name for layer in self.layers]
+        made = (
+            self._attempted("int8 static", method, partial(self.quantiser.static, method, names), whole=False)
+            for method in CALIBRATORS
+        )
+        return [one for one in made if one is not None]
+
+    def _attempted(
+        self, kind: Kind, method: Calibrator | None, make: Callable[[], Path], *, whole: bool = True
+    ) -> Candidate | None:
+        """A candidate, whatever its error; None, and a record of why, where there is none."""
         try:
-            return self.candidate(kind, method, make(), whole=True, beyond=math.inf)
+            return self.candidate(kind, method, make(), whole=whole, beyond=math.inf)
         except (QuantiseError, ModelError, WorkerError, TooLateError) as error:
-            self.failed.append(TriedApproximation(kind, method, 0, whole=True, failure=str(error)))
+            count = 0 if whole else len(self.layers)
+            self.failed.append(TriedApproximation(kind, method, count, whole=whole, failure=str(error)))
             return None
 
     def static(self, method: Calibrator, names: Iterable[str], beyond: float, some: int | None = None) -> Candidate:

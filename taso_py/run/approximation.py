@@ -37,9 +37,9 @@ from taso_py.progress import Progress
 from taso_py.run.budget import Data
 from taso_py.run.run import Clock
 
-_WHOLE, _LOOKED, _CHOSEN, _RACED, _TESTED = 0.3, 0.45, 0.6, 0.7, 0.85
-"""Shares of the stage's time by whose end whole models are made, layers looked at, layers chosen, candidates raced and
-the winner tested; the confirmation has the rest."""
+_WHOLE, _LAYERS, _LOOKED, _CHOSEN, _RACED, _TESTED = 0.25, 0.35, 0.48, 0.6, 0.7, 0.85
+"""Shares of the stage's time by whose end whole models are made, all layers together, layers looked at one by one,
+chosen, candidates raced and the winner tested; the confirmation has the rest."""
 _LEAST_S = 8.0
 """Below this nothing is begun."""
 _CONFIRM_ROUNDS, _BLOCK_S, _PROFILE_S = 15, 0.25, 0.5
@@ -122,10 +122,13 @@ class Stage:
             words = "no Conv, MatMul or Gemm of the model has constant float32 weights"
             raise DroppedError("nothing to quantise", words)
         whole = bench.whole_models(lambda number: self.progress.update(done=number))
+        bench.until = quantiser.until = self.at(_LAYERS)
+        self.progress.phase("approximate: layers", len(bench.layers))
+        layered = bench.all_layers()
         self.told += bench.failed
-        if not whole:
+        if not whole and not layered:
             raise DroppedError("quantiser failed", bench.failed[0].failure or "it made no model")
-        found = whole + self._chosen(bench, judge.worker, exact, whole)
+        found = whole + layered + self._chosen(bench, judge.worker, exact, layered)
         keeping = [one for one in found if bench.keeps(one)]
         self.told += [one.told() for one in found if one not in keeping]
         if not keeping:
@@ -147,19 +150,19 @@ class Stage:
     def _figure(self, error: float) -> str:
         return figure(error, self.options.metric)
 
-    def _chosen(self, bench: Bench, worker: Worker, exact: ModelRef, whole: Sequence[Candidate]) -> list[Candidate]:
-        """The layers that pay, chosen one after the other; nothing where nobody can say what a layer gains."""
-        static = [one for one in whole if one.kind == "int8 static" and one.calibrator is not None]
-        if not static:
+    def _chosen(self, bench: Bench, worker: Worker, exact: ModelRef, layered: Sequence[Candidate]) -> list[Candidate]:
+        """The layers that pay, chosen one after the other; nothing where nobody can say what a layer gains.
+
+        ``layered``: all layers by each calibrator, of which the one with the least error is taken.
+        """
+        best = min(layered, key=lambda one: (one.verdict.mean, one.verdict.error), default=None)
+        if best is None or best.calibrator is None:
             return []
-        best = min(static, key=lambda one: (one.verdict.mean, one.verdict.error))
-        assert best.calibrator is not None
         before, after = self._profiled(worker, exact), self._profiled(worker, best.reference)
         if not before or not after:
             return []
         saved = gains(bench.layers, before, after)
         bench.until = bench.quantiser.until = self.at(_CHOSEN)
-        self.progress.phase("approximate: layers", len(bench.layers))
         chooser = Chooser(
             bench=bench, method=best.calibrator, gains=saved, until=self.at(_CHOSEN),
             tell=lambda done: self.progress.update(done=done),
