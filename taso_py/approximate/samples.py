@@ -31,6 +31,7 @@ _PART, _MOST_PART = 8, 100
 _MOST_TESTED = 2000
 _DRAWN, _DRAWN_BYTES = 200, 2**27
 """Random samples: so many, or what goes into so many bytes."""
+_ARCHIVE = b"PK"
 Numbers = tuple[int, ...]
 
 
@@ -67,10 +68,10 @@ class Parts:
     """Used for nothing else than the error that is reported."""
 
 
-def parts_of(count: int, seed: int) -> Parts:
-    """The same parts for the same seed; UsageError for too few samples."""
+def parts_of(count: int, seed: int, file: Path | None = None) -> Parts:
+    """The same parts for the same seed; UsageError, which names the file, for too few samples."""
     if count < LEAST:
-        named = spelled("calibration")
+        named = spelled("calibration", file)
         raise UsageError(f"{named} has {count} samples: {LEAST} is the least, to calibrate, select and test on others")
     order = tuple(int(k) for k in np.random.default_rng([seed, count]).permutation(count))
     size = max(2, min(_MOST_PART, count // _PART))
@@ -115,9 +116,10 @@ def _arrays(path: Path, named: str) -> dict[str, Array]:
         raise UsageError(f"{named}: there is no such file")
     try:
         with path.open("rb") as opened:  # numpy leaves open what is no archive
+            if opened.read(len(_ARCHIVE)) != _ARCHIVE:  # numpy would take it for an array, or for a pickle
+                raise TypeError("it is no archive of arrays")
+            opened.seek(0)
             file = np.load(opened, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise TypeError("it is a single array without a name")
             return {name: file[name] for name in file.files}
     except Exception as error:  # a header is read by Python's own parser, which raises what it likes
         why = " ".join(str(error).split())[:200] or type(error).__name__

@@ -85,13 +85,22 @@ class Stage:
         path.write_bytes(self.exact.SerializeToString(deterministic=True))
         exact = ModelRef("exact", path)
         threads = WorkerConfig(threads=self.config.threads)
-        with Worker(self.config) as worker, Worker(threads) as oracle:
+        last = self.at(1.0) + _PATIENCE_S
+        with (
+            Worker(self.config) as worker, Worker(threads) as oracle,
+            worker.keeping_to(last), oracle.keeping_to(last),
+        ):  # fmt: skip
             judge = Judge(self.original, self.data.samples, worker, oracle, self.data.metric)
             candidates = self._candidates(judge, exact)
             oracle.stop()  # nothing may run beside what is timed
             winner = self._raced(worker, exact, candidates)
             verdict = self._tested(judge, winner)
         return winner, verdict, self._confirmed(exact, winner)
+
+    def _phase(self, name: str, total: int | None = None) -> None:
+        """Tells the user that a phase begins, and what is left of the time budget."""
+        self.progress.phase(name, total)
+        self.progress.update(remaining_s=self.clock.left())
 
     def _require_possible(self) -> None:
         if self.at(1.0) - self.begin < _LEAST_S:
@@ -108,7 +117,7 @@ class Stage:
         """Everything that keeps the budget on the samples of the selection, the whole models first."""
         parts = self.data.parts
         quantiser = Quantiser(exact.model, self.folder, self.at(_WHOLE), not multiplies_bytes())  # type: ignore[arg-type]
-        self.progress.phase("approximate: whole models", 4)
+        self._phase("approximate: whole models", 4)
         try:
             quantiser.prepare([self.data.samples.feeds(number) for number in parts.calibration])
         except QuantiseError as error:
@@ -123,7 +132,7 @@ class Stage:
             raise DroppedError("nothing to quantise", words)
         whole = bench.whole_models(lambda number: self.progress.update(done=number))
         bench.until = quantiser.until = self.at(_LAYERS)
-        self.progress.phase("approximate: layers", len(bench.layers))
+        self._phase("approximate: layers", len(bench.layers))
         layered = bench.all_layers()
         self.told += bench.failed
         if not whole and not layered:
@@ -185,7 +194,7 @@ class Stage:
             return ()
 
     def _raced(self, worker: Worker, exact: ModelRef, candidates: Sequence[Candidate]) -> Candidate:
-        self.progress.phase("approximate: race")
+        self._phase("approximate: race")
         with worker.keeping_to(self.at(_RACED) + _PATIENCE_S):
             found: RaceResult = race(
                 worker, [exact, *(one.reference for one in candidates)], self.feeds, deadline=self.at(_RACED),
@@ -204,7 +213,7 @@ class Stage:
     def _tested(self, judge: Judge, winner: Candidate) -> Verdict:
         """The error on samples that were used for nothing else: looked at once, for one model."""
         numbers = self.data.parts.test
-        self.progress.phase("approximate: test", len(numbers))
+        self._phase("approximate: test", len(numbers))
         found = judge.verdict(winner.reference, numbers, until=self.at(_TESTED), least=LEAST_TESTED)
         if found.error > self.budget:
             words = f"the error is {self._figure(found.error)} on {found.samples} unseen samples"
@@ -213,7 +222,7 @@ class Stage:
         return found
 
     def _confirmed(self, exact: ModelRef, winner: Candidate) -> Confirmation:
-        self.progress.phase("approximate: confirm")
+        self._phase("approximate: confirm")
         found = confirm(
             self.config, exact, winner.reference, self.feeds, deadline=max(self.at(1.0), time.monotonic() + 1.0),
             rounds=_CONFIRM_ROUNDS, block_s=_BLOCK_S, seed=self.options.seed,

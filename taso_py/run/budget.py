@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from taso_py.approximate.judge import Judge
@@ -32,11 +33,13 @@ class Data:
     samples: Samples
     metric: Metric | None
     seed: int
+    file: Path | None
+    """Where the samples are from."""
 
     @property
     def parts(self) -> Parts:
         """Disjoint parts, the same for the same seed; UsageError for too few samples."""
-        return parts_of(self.samples.count, self.seed)
+        return parts_of(self.samples.count, self.seed, self.file)
 
 
 def data_of(original: ModelRef, options: Options | CheckOptions | BenchOptions) -> Data:
@@ -51,7 +54,7 @@ def data_of(original: ModelRef, options: Options | CheckOptions | BenchOptions) 
     else:
         sizes = resolve_shapes(facts.inputs, {**_shapes(options), **override_shapes(arrays)})
         samples = drawn(facts.inputs, sizes, options.seed, arrays)
-    return Data(facts=facts, samples=samples, metric=metric, seed=options.seed)
+    return Data(facts=facts, samples=samples, metric=metric, seed=options.seed, file=options.calibration)
 
 
 def _shapes(options: Options | CheckOptions | BenchOptions) -> Mapping[str, Shape]:
