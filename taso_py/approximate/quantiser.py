@@ -17,6 +17,7 @@ from typing import Any
 from taso_py.processes.isolated import serve
 
 _MEMORY_BYTES = 64 << 30
+_LEAST_OPSET = 13
 LATENT = ("Relu", "Clip", "MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity")
 """Operators that hand 8-bit numbers on: made so between layers that are, or each layer would pay for its own ends."""
 
@@ -26,6 +27,7 @@ def prepare(model: str, prepared: str) -> dict[str, Any]:
     import onnx
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
+    model = _at_least(model, f"{prepared}.raised.onnx")
     try:
         quant_pre_process(model, prepared, skip_symbolic_shape=True)
         folded = True
@@ -40,6 +42,21 @@ def prepare(model: str, prepared: str) -> dict[str, Any]:
         taken.add(node.name)
     onnx.save(proto, prepared)
     return {"folded": folded}
+
+
+def _at_least(model: str, raised: str) -> str:
+    """The model's file, or another one in the first opset whose QuantizeLinear knows channels, if its own is older."""
+    import onnx
+
+    proto = onnx.load(model)
+    own = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), _LEAST_OPSET)
+    if own >= _LEAST_OPSET:
+        return model
+    try:
+        onnx.save(onnx.version_converter.convert_version(proto, _LEAST_OPSET), raised)
+    except Exception:  # noqa: BLE001 - its C++ code raises what it meets; dynamic quantisation may still be possible
+        return model
+    return raised
 
 
 @functools.cache

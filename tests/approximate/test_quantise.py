@@ -57,6 +57,14 @@ def test_8_bits_give_a_real_error_that_is_small(tmp_path: Path, made: Quantiser,
     onnx.checker.check_model(found, full_check=True)
 
 
+def test_a_model_of_an_older_opset_is_raised_to_one_that_knows_channels(tmp_path: Path) -> None:
+    old = classifier()
+    old.opset_import[0].version = 11
+    found = restored(onnx.load(quantiser(tmp_path, old).static("MinMax")), old)
+    assert [(entry.domain, entry.version) for entry in found.opset_import] == [("", 13)]
+    assert 1e-4 < error(tmp_path, found) < 0.2
+
+
 def test_weights_are_8_bit_per_channel(made: Quantiser) -> None:
     found = onnx.load(made.static("MinMax"))
     scales = {t.name: tuple(t.dims) for t in found.graph.initializer if t.name.startswith("w1") and "scale" in t.name}
