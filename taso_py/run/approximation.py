@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 
-from taso_py.approximate.candidates import GUARD, Bench, Candidate
+from taso_py.approximate.candidates import Bench, Candidate
 from taso_py.approximate.choosing import Chooser
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.approximate.layers import gains, layers_of
@@ -139,6 +139,7 @@ class Stage:
             raise DroppedError("quantiser failed", bench.failed[0].failure or "it made no model")
         found = whole + layered + self._chosen(bench, judge.worker, exact, layered)
         keeping = [one for one in found if bench.keeps(one)]
+        keeping = keeping or [one for one in found if one.verdict.error <= self.budget]  # the test decides
         self.told += [one.told() for one in found if one not in keeping]
         if not keeping:
             raise DroppedError("beyond the budget", self._beyond(found))
@@ -146,9 +147,8 @@ class Stage:
 
     def _beyond(self, found: Sequence[Candidate]) -> str:
         least, budget = min(one.verdict.error for one in found), self.budget
-        room = f"of which the samples of the selection may take {self._figure(GUARD * budget)}"
         words = f"the least error of {len(found)} candidates is {self._figure(least)}"
-        return f"{words}, the budget {self._figure(budget)}, {room}"
+        return f"{words}, the budget {self._figure(budget)}"
 
     @property
     def budget(self) -> float:

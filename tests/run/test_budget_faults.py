@@ -137,12 +137,14 @@ def test_the_sizes_of_the_samples_are_those_that_are_timed(place: Path) -> None:
 
 
 def test_a_metric_of_the_users_decides(place: Path) -> None:
-    (place / "metric.py").write_text("def same(expected, found): return 0.0\ndef none(expected, found): return 5.0\n")
+    numbers = {"same": 0.0, "edge": 2.9, "none": 5.0}
+    (place / "metric.py").write_text("".join(f"def {k}(expected, found): return {v}\n" for k, v in numbers.items()))
     result = optimized(budget=1e-9, metric="metric.py:same")
     assert result.approximate
     assert result.approximation is not None
     assert (result.approximation.error, result.approximation.metric) == (0.0, "metric.py:same")
     assert reason(optimized(budget=3.0, metric="metric.py:none")) == "beyond the budget"
+    assert optimized(budget=3.0, metric="metric.py:edge").approximate  # with no room, where nothing has any
 
 
 @pytest.mark.parametrize(
