@@ -101,7 +101,11 @@ def optimize(
     from taso_py.run import pipeline
 
     with keeping_warnings(listener_of(progress)) as kept:
-        if settled.is_race:
+        if settled.error_budget is not None:
+            from taso_py.run import approximating
+
+            result = approximating.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))
+        elif settled.is_race:
             from taso_py.run import placing
 
             result = placing.optimize(model_of(model), settled, progress=kept, stop=flag_of(stop))

@@ -149,6 +149,21 @@ class UndecidedError(GateError):
     code = "not decided"
 
 
+class ApproximateError(SuperoptError):
+    """The exact part of a model is certified; the rest is an approximation, of which nothing is proved.
+
+    ``certified`` is what was found of the exact part, ``nodes`` names what computes with fewer bits.
+    """
+
+    exit_code = 9
+    code = "approximate"
+
+    def __init__(self, message: str = "", certified: object = None, nodes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.certified = certified
+        self.nodes = nodes
+
+
 class TypingError(SuperoptError):
     """An operator cannot be applied to these operands and attributes."""
 

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from taso_py.approximate.record import Approximation
 from taso_py.errors import SuperoptError, UsageError
 from taso_py.finished import FinishedModel
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
@@ -223,13 +224,20 @@ class Result(FinishedModel):
     """How many of the chosen rules were left out for want of a proof, in words; empty: none was."""
     placement: Placement | None = None
     """On which of several providers it runs, and what that alone gains; None where one was named."""
+    approximation: Approximation | None = None
+    """What became of an error budget, which no proof speaks of; None where there was none."""
     suggested_budget_s: float | None = None
     """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 
     @property
     def changed(self) -> bool:
         """Whether the resulting model differs from the one given."""
-        return bool(self.rules)
+        return bool(self.rules) or self.approximate
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the resulting model computes something else within an error budget: then it is not proved."""
+        return self.approximation is not None and self.approximation.applied
 
     def write_into(self, folder: Path, target: Path) -> None:
         """The model, and beside it how a session of it is made if that was chosen among providers."""
@@ -297,9 +305,12 @@ class Result(FinishedModel):
             return Measured(speedup=(1.0, 1.0, 1.0), rel_error=0.0, size=1.0, doubt=doubt, why=back)
         low, middle, high = self.speedup_low, self.speedup, self.speedup_high
         timed = None if low is None or middle is None or high is None else (low, middle, high)
+        error, further = self.max_rel_error, self.approximation
+        if further is not None and further.applied:  # the gate is about what is written
+            timed, error = further.total_interval, max(error or 0.0, further.error or 0.0)
         before, after = self.bytes_before, self.bytes_after
         size = None if not before or after is None else after / before
-        return Measured(speedup=timed, rel_error=self.max_rel_error, size=size)
+        return Measured(speedup=timed, rel_error=error, size=size)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON fields, in their documented order, as plain values."""
@@ -322,24 +333,9 @@ JSON_FIELDS = (
     *("predicted_speedup", "latency_before_ms", "latency_after_ms", "max_abs_error", "max_rel_error"),
     *("tolerance", "rtol", "atol", "bytes_before", "bytes_after"),
     *("nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
-    *(
-        "rejected",
-        "raced",
-        "reason",
-        "profile",
-        "profile_after",
-        "rounds_ms",
-        "errors",
-        "stop_reason",
-        "elapsed_s",
-        "phases_s",
-        "ep",
-        "threads",
-        "shapes",
-        "cpu",
-        "ort_version",
-    ),
-    *("seed", "notes", "warnings", "gate", "placement"),
+    *("rejected", "raced", "reason", "profile", "profile_after", "rounds_ms", "errors", "stop_reason"),
+    *("elapsed_s", "phases_s", "ep", "threads", "shapes", "cpu", "ort_version"),
+    *("seed", "notes", "warnings", "gate", "placement", "approximation"),
 )
 
 

@@ -13,9 +13,10 @@ import onnx
 import taso_py
 from scripts.bench.networks import NETWORKS
 from taso_py.errors import SuperoptError
-from taso_py.report.content import TextTable, conditions, interval, milliseconds
+from taso_py.report.content import conditions, interval, milliseconds
 from taso_py.report.document import write_report
 from taso_py.report.progress import PlainProgress
+from taso_py.report.table import TextTable
 from taso_py.report.terminal import render, sentence, table
 from taso_py.result import Result
 

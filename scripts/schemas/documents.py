@@ -16,7 +16,7 @@ from scripts.schemas.derive import Document, Fields, fields_of
 from scripts.schemas.providers import of_providers
 from taso_py.backend.timing import BenchRow
 from taso_py.certificate import document as certificate
-from taso_py.check.report import CheckReport
+from taso_py.check.report import BudgetReport, CheckReport
 from taso_py.cli import outcome
 from taso_py.cost.cache import CacheStats
 from taso_py.generate.job import Figures
@@ -263,7 +263,7 @@ def _of_models() -> tuple[Document, ...]:
                 **fields_of(benchmark.Benchmark, ("rounds", "threads", "ep", "shapes")),
                 "models": list[TimedModel],
             },
-            parts={"TimedModel": {**fields_of(BenchRow), "path": str}},
+            parts={"TimedModel": {**fields_of(BenchRow), "path": str, "budget": BudgetReport | None}},
         ),
         Document(
             comparison.SCHEMA,
@@ -364,7 +364,7 @@ def _of_discoveries() -> tuple[Document, ...]:
 
 
 def _of_certificates() -> tuple[Document, ...]:
-    names = ("original", "optimised", "certificate")
+    names, stated = ("original", "optimised", "certificate"), fields_of(certificate.Certificate)
     figures: Fields = dict.fromkeys(("steps", "places", "weights", "largest_ulp", "inputs"), int | None)
     return (
         Document(
@@ -374,6 +374,7 @@ def _of_certificates() -> tuple[Document, ...]:
                 **dict.fromkeys(names, str),
                 "holds": bool,
                 "reason": str | None,
+                "unproved": list[str] | None,
                 **figures,
                 "same_file": bool | None,
                 "rules": list[RuleId] | None,
@@ -382,7 +383,7 @@ def _of_certificates() -> tuple[Document, ...]:
         Document(
             certificate.SCHEMA,
             "The file of --certificate: every step from the original to the optimised model.",
-            {**fields_of(certificate.Certificate), "sha256": str},
+            {**stated, "unproved": NotRequired[stated["unproved"]], "sha256": str},
         ),
         Document(
             certificate.DECISIONS_SCHEMA,

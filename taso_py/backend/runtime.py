@@ -124,3 +124,12 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         if name.strip() == "model name":
             return value.strip()
     return platform.processor() or platform.machine()
+
+
+@cache
+def multiplies_bytes(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the CPU adds products of bytes in 32 bits; older x86 ones do in 16, which two of them may leave."""
+    if platform.machine().lower() not in ("x86_64", "amd64", "i386", "i686"):
+        return True
+    flags = next((line for line in _read(cpuinfo).splitlines() if line.startswith("flags")), "")
+    return any(name in flags for name in ("avx512_vnni", "avx_vnni"))

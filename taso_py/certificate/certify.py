@@ -21,6 +21,7 @@ import onnx
 from taso_py.backend.pool import WorkerPool
 from taso_py.backend.runtime import require_runtime
 from taso_py.certificate import describe
+from taso_py.certificate.approximate import not_proved
 from taso_py.certificate.compare import Rebuilt, largest_ulp
 from taso_py.certificate.digest import digest, leads_to
 from taso_py.certificate.document import Certificate, Law, read
@@ -73,25 +74,34 @@ def certify(
     ``freeze_initializers``: initializers that a caller may override are constants, by the caller's word. ``prover``
     stands in for the judgement of rules; ``pool`` lends a worker for the runs.  Raises `CertificateError` with the
     first thing that does not hold, `UsageError` for a file that is no certificate, `ModelError` for a model that
-    cannot be read or run, `RuntimeMissingError` without ONNX Runtime.
+    cannot be read or run, `RuntimeMissingError` without ONNX Runtime.  Where an approximation took the place of the
+    exact model, that is checked alike and `ApproximateError` raised: such a result is never certified as a whole.
     """
     require_runtime()
     document, as_written = read(certificate)
     _require_said(document, freeze_initializers=freeze_initializers)
     loaded = load(original, freeze_initializers=freeze_initializers)
     _require_for(document, original)
-    read_proto(optimised)
+    rest, _ = document.unproved, read_proto(optimised)
     try:
         laws = judged(document, prover)
-        largest, made = _replayed(loaded, document, laws, original, optimised)
+        largest, made = _replayed(loaded, document, laws, original, None if rest is not None else optimised)
         require_used(document)
     except RecursionError:
         raise CertificateError("the certificate is nested too deeply to be followed") from None
     if not as_written:
         raise CertificateError("the certificate was altered after it was written: its own sha256 is another")
-    same_file = _is_same_file(document, optimised, made)
-    require_valid(original, optimised)
-    runs = require_agreement(original, optimised, inputs or Inputs(), pool)
+    proved = optimised if rest is None else made.proto()
+    same_file = _is_same_file(document, proved, made)
+    require_valid(original, proved)
+    runs = require_agreement(original, proved, inputs or Inputs(), pool)
+    found = _certified(document, largest, same_file, runs)
+    if rest is None:
+        return found
+    raise not_proved(rest, original, optimised, found)
+
+
+def _certified(document: Certificate, largest: int, same_file: bool, runs: int) -> Certified:
     places = sum(len(step.places) for step in document.steps)
     return Certified(
         len(document.steps), places, document.rules, len(document.weights),
@@ -142,9 +152,12 @@ def _replayed(
     document: Certificate,
     laws: Mapping[str, Rule],
     original: Path | onnx.ModelProto,
-    optimised: Path | onnx.ModelProto,
+    optimised: Path | onnx.ModelProto | None,
 ) -> tuple[int, Artifact]:
-    """Replays all steps, exports and compares; the largest distance of a computed weight, and what was made."""
+    """Replays all steps, exports and compares; the largest distance of a computed weight, and what was made.
+
+    Without ``optimised`` there is nothing to compare with: what was made is the exact model, which is in no file.
+    """
     foreign = next((key for key in document.metadata if not key.startswith(PROVENANCE)), None)
     if foreign is not None:
         raise CertificateError(f"metadata {foreign} is none that a certificate may add")
@@ -158,18 +171,20 @@ def _replayed(
     exported = export(loaded, model, provenance=document.metadata)
     folded = folded_weights(exported)
     _require_weights(document, describe.weights(replay.labels, loaded.values, folded))
+    if optimised is None:
+        return 0, artifact(loaded, exported)
     rebuilt = Rebuilt.of(exported, loaded.path, frozenset(folded))
     return largest_ulp(rebuilt, optimised), artifact(loaded, exported)
 
 
 def _unchanged(
-    loaded: Loaded, document: Certificate, original: Path | onnx.ModelProto, optimised: Path | onnx.ModelProto
+    loaded: Loaded, document: Certificate, original: Path | onnx.ModelProto, optimised: Path | onnx.ModelProto | None
 ) -> Artifact:
     """The original itself: then nothing was computed, and nothing added."""
     _require_weights(document, {})
     if document.metadata:
         raise CertificateError(f"metadata {min(document.metadata)} is none of a model that comes back unchanged")
-    if digest(optimised) != digest(original):
+    if optimised is not None and digest(optimised) != digest(original):
         if loaded.unsupported is not None:
             raise CertificateError(f"the original can only be returned byte for byte: {loaded.unsupported}")
         largest_ulp(Rebuilt.unchanged(loaded.proto, loaded.path), optimised)

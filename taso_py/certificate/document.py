@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,6 +47,14 @@ class Law:
     id: str
     name: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """The model that took the place of the exact one by an approximation; nothing is claimed of it."""
+
+    kind: str
+    model: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +130,22 @@ class Certificate:
     rules: tuple[Law, ...]
     steps: tuple[CertifiedStep, ...]
     weights: Mapping[str, str]
+    unproved: Unproved | None = None
+    """Then ``optimised`` is the exact model, which is in no file, and this names the one that is.  Left out if null."""
 
     def to_json(self) -> str:
         """The file's text: the same for the same run."""
-        return _text({"schema": SCHEMA} | plain(self) | {"sha256": self.sha256()}) + "\n"
+        return _text({"schema": SCHEMA} | self._told() | {"sha256": self.sha256()}) + "\n"
+
+    def _told(self) -> dict[str, Any]:
+        told: dict[str, Any] = plain(self)
+        if self.unproved is None:
+            del told["unproved"]
+        return told
 
     def sha256(self) -> str:
         """Of all that it says. It shows accidents, and proves nothing: whoever alters the rest can alter this too."""
-        return hashlib.sha256(json.dumps(plain(self), allow_nan=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self._told(), allow_nan=False).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +190,13 @@ def read(path: Path) -> tuple[Certificate, bool]:
     del content["sha256"]
     certificate = reader.certificate(content)
     return certificate, stated == certificate.sha256()
+
+
+def extended(text: str, unproved: Unproved) -> str:
+    """The text of a certificate of ours for the exact model, with the one that took its place."""
+    content = parse_json(text)
+    del content["schema"], content["sha256"]
+    return replace(_Reader("certificate").certificate(content), unproved=unproved).to_json()
 
 
 def read_decisions(path: Path) -> Decisions:
@@ -238,7 +261,13 @@ class _Reader:
             rules=self.laws(entry),
             steps=tuple(r.step(e) for r, e in self.entries(entry, "steps")),
             weights=self.texts(entry, "weights"),
+            unproved=self.unproved(entry) if "unproved" in entry else None,
         )
+
+    def unproved(self, entry: Mapping[str, Any]) -> Unproved:
+        told = self.get(entry, "unproved", dict)
+        self.only(told, Unproved)
+        return Unproved(self.text(told, "kind"), self.digest(told, "model"))
 
     def decisions(self, entry: Mapping[str, Any]) -> Decisions:
         self.only(entry, Decisions)

@@ -20,6 +20,28 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetReport:
+    """Whether a model keeps an error budget against another, on samples.
+
+    The error is |y - y'|_2 / |y|_2 of the worst output of the worst sample, or what the metric says.
+    """
+
+    budget: float
+    metric: str | None
+    calibration: str | None
+    """The file with the samples; None: random data, which says nothing of real inputs."""
+    samples: int
+    error: float
+    output: str
+    """The worst output; empty with a metric."""
+    sample: int | None
+    """The number of the worst sample, from 0 on."""
+    kept: bool
+    warrant: str | None
+    """What the samples warrant, in words; None where the budget is not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
     """Whether the candidate computes the original's function; ``reason`` is one line when it does not.
 
@@ -44,6 +66,8 @@ class CheckReport:
     rtol: float | None = None
     atol: float | None = None
     failing_case: str | None = None
+    budget: BudgetReport | None = None
+    """Instead of all other figures where an error budget was given."""
     failing_feeds: Feeds | None = field(default=None, repr=False, compare=False)
 
 

@@ -50,11 +50,18 @@ def inspect(model: Path, options: InspectOptions, display: Display) -> None:
 @click.argument("models", type=FILE, nargs=-1, required=True)
 @takes(options=BenchOptions, display=Display)
 def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> None:
-    """Time MODELS in alternating blocks on the same inputs; ratios are against the first."""
+    """Time MODELS in alternating blocks on the same inputs; ratios are against the first.
+
+    Under an error budget: exit code 1 if one of them does not keep it against the first.
+    """
     from taso_py.report.benchmark import benchmark_text
 
     benchmark = api.bench(models, options)
+    for note in benchmark.notes:
+        say(f"superopt: {note}", level=LEVELS["warning"])
     emit(benchmark.to_json() if display.as_json else benchmark_text(benchmark))
+    if benchmark.beyond is not None:
+        raise MismatchError(benchmark.beyond)
 
 
 @click.command(
@@ -71,7 +78,10 @@ def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> 
 @click.argument("second", type=FILE)
 @takes(options=CheckOptions, display=Display)
 def check(first: Path, second: Path, options: CheckOptions, display: Display) -> None:
-    """Run FIRST and SECOND on the same inputs and compare; exit code 1 if they differ."""
+    """Run FIRST and SECOND on the same inputs and compare; exit code 1 if they differ.
+
+    Under an error budget SECOND may differ by so much on each sample of the calibration file, or on random data.
+    """
     from taso_py.report.comparison import comparison_json, comparison_text
 
     report = api.check(first, second, options)

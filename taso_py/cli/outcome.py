@@ -36,8 +36,9 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 EXIT_CODES = """\b
 Exit codes:
   0    done, improved or not
-  1    mismatch (check, certify, apply, --strict), or a rule that is not as its file promises (verify),
-       or a law that does not follow (rules derive), or a provider that fails a check (eps --test)
+  1    mismatch (check, certify, apply, --strict), or an error budget that is not kept (check, bench),
+       or a rule that is not as its file promises (verify), or a law that does not follow
+       (rules derive), or a provider that fails a check (eps --test)
   2    usage, or a provider that does not compute in float32 (optimize)
   3    MODEL missing, unreadable or not runnable
   4    output cannot be written
@@ -45,6 +46,7 @@ Exit codes:
   6    a condition of --gate or --min-speedup missed (the model is still written, as with 7 and 8)
   7    the measurement is too noisy to say whether the speed-up is reached
   8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early
+  9    the exact part is certified, and the rest is an approximation, which is not proved (certify)
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL
   130  Ctrl-C (optimize: the second one; the first ends with 0, and a faster model that was found

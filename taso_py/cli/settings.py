@@ -225,7 +225,7 @@ def _said(field: Declared, value: Any, folder: Path) -> Any:
         return _of_type(value, bool)
     if field.flag.count or kind is int:
         return _of_type(value, int)
-    if kind is float:
+    if kind is float and field.flag.parse is None:
         return str(_of_type(value, int, float))
     if field.flag.parse is not None or get_origin(kind) is tuple:
         values = value if isinstance(value, list) else [value]

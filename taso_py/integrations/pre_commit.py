@@ -16,7 +16,7 @@ import click
 
 from taso_py.cli.outcome import emit, exit_code_of
 from taso_py.cli.shared import FILE, SETTINGS, takes
-from taso_py.errors import CertificateError, MismatchError, ModelError, UsageError
+from taso_py.errors import ApproximateError, CertificateError, MismatchError, ModelError, UsageError
 from taso_py.options import CertifyOptions
 
 # The longest first: each ends in the one after the next.
@@ -91,7 +91,7 @@ def _findings(trio: Trio, require: Callable[[Trio], object]) -> Iterator[str]:
         return
     try:
         require(trio)
-    except (CertificateError, ModelError, UsageError) as error:
+    except (ApproximateError, CertificateError, ModelError, UsageError) as error:
         yield f"{trio.optimised}: {error}"
 
 
@@ -105,7 +105,9 @@ def _require_digests(trio: Trio) -> None:
     again = shlex.join(map(str, words))
     if not as_written:
         raise CertificateError(f"{trio.certificate} was changed after it was written: {again}")
-    for file, stated in ((trio.original, certificate.original), (trio.optimised, certificate.optimised)):
+    # An approximation took the place of the exact model: that is the file, and `certify` says what it is.
+    written = certificate.optimised if certificate.unproved is None else certificate.unproved.model
+    for file, stated in ((trio.original, certificate.original), (trio.optimised, written)):
         read_proto(file)  # a model that is none has no digest
         if found(file) != stated:
             raise CertificateError(f"{file} is not the file that {trio.certificate} was written for: {again}")

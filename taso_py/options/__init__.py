@@ -27,6 +27,7 @@ from taso_py.options.delivery import (
 from taso_py.options.field import Array, OptionRecord, Range, chosen, option, record, reworded
 from taso_py.options.general import GeneralOptions
 from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
+from taso_py.options.precision import BudgetOptions
 from taso_py.options.sessions import EpsOptions, OrtLevel, SessionOptions
 from taso_py.options.spelling import spelled
 from taso_py.options.text import (
@@ -44,6 +45,7 @@ __all__ = [
     "ApplyDelivery",
     "ApplyOptions",
     "BenchOptions",
+    "BudgetOptions",
     "CacheOptions",
     "CertifyOptions",
     "CheckOptions",
@@ -166,7 +168,7 @@ class TimeOptions(OptionRecord):
 
 
 @record
-class CheckOptions(ToleranceOptions, DataOptions, SessionOptions):
+class CheckOptions(BudgetOptions, ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
 
 
@@ -183,7 +185,7 @@ class DiffOptions(OptionRecord):
 
 
 @record
-class BenchOptions(DataOptions, SessionOptions):
+class BenchOptions(BudgetOptions, DataOptions, SessionOptions):
     """The options of `bench`."""
 
     rounds: int = option("--rounds", 20, "Paired rounds.", within=Range(least=2), group="Measurement")
@@ -210,7 +212,7 @@ class InspectOptions(DataOptions, SessionOptions):
 
 
 @record
-class RewriteOptions(CheckOptions):
+class RewriteOptions(ToleranceOptions, DataOptions, SessionOptions):
     """What a rewritten model is checked on, and what may be taken for granted; of `optimize` and `apply`."""
 
     workloads: tuple[Mapping[str, Shape], ...] = option(
@@ -258,7 +260,7 @@ class ApplyOptions(RewriteOptions):
 
 
 @record
-class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions):
+class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOptions, CheckOptions):
     """Everything that decides which model `optimize` returns; UsageError on a value that cannot be meant."""
 
     disable: tuple[str, ...] = option(
@@ -302,6 +304,15 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOption
         both = sorted(set(self.only) & set(self.disable))
         both_options = f"{spelled('only')} and {spelled('disable')}"
         demand(not both, f"rule {', '.join(both)} is named by both {both_options}: keep one")
+        asked = spelled("error_budget")
+        demand(
+            self.error_budget is None or self.race,
+            f"{asked} chooses layers by what they gain, which is measured: drop it or {spelled('race')}",
+        )
+        demand(
+            self.error_budget is None or self.apply == "best",
+            f"{asked} goes with {spelled('apply', 'best')} alone: the other tests exact rules",
+        )
 
 
 @record

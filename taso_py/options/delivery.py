@@ -270,6 +270,10 @@ class Delivery(ModelDelivery, VerboseDisplay):
             "--min-speedup, which --gate may ask for too, needs the race: drop --no-race or the condition",
         )
         demand(
+            options.error_budget is None or self.record is None,
+            "--record holds proved steps alone, which do not lead to an approximation: drop it or --error-budget",
+        )
+        demand(
             not self.github_summary or self.summary is not None,
             "--github-summary: GITHUB_STEP_SUMMARY is not set, as GitHub does in every step: drop it elsewhere",
         )

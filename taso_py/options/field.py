@@ -36,8 +36,8 @@ from typing import (
 from taso_py.errors import UsageError
 
 Group = Literal[
-    "Model and inputs", "ONNX Runtime", "Rules", "Search", "Check", "Measurement", "Proof", "Generation", "Output",
-    "Pipeline", "General",
+    "Model and inputs", "ONNX Runtime", "Rules", "Search", "Check", "Precision", "Measurement", "Proof", "Generation",
+    "Output", "Pipeline", "General",
 ]  # fmt: skip
 """The headings of a command's help, in their order."""
 Completion = Literal["rules", "providers"]

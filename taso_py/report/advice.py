@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from taso_py.approximate.record import Approximation
 from taso_py.gate import NOISY_WIDTH
 from taso_py.options.spelling import spelled, spelled_on
+from taso_py.report.approximation import budget_flags
 from taso_py.report.content import profile_sentence
 from taso_py.result import Result
 from taso_py.search.state import StopReason
@@ -30,6 +32,12 @@ def reason_words(result: Result) -> str | None:
 
 def next_step(result: Result, certificate: Path | None = None) -> str:
     """The one thing to do; ``certificate`` is the file that was written for the result, if one was."""
+    if result.approximation is not None and result.approximation.applied:
+        return _after_approximation(result, result.approximation)
+    return _after_exact(result, certificate)
+
+
+def _after_exact(result: Result, certificate: Path | None) -> str:
     if result.unproved and not _reproductions(result):
         return f"{PROVE} {spelled_on('update')}: {result.unproved}"
     if result.reason is not None or result.improved is False:
@@ -50,6 +58,14 @@ def next_step(result: Result, certificate: Path | None = None) -> str:
         return f"{_more_time(result)}: the search had not come to its end"
     timed = f"{_command('bench', result)}, where the model will run: the speed-up holds for this machine"
     return _session_of(result) or timed
+
+
+def _after_approximation(result: Result, told: Approximation) -> str:
+    if told.random_data:
+        return f"give samples of real inputs with {spelled('calibration')}: the budget was kept on random data alone"
+    if result.output is None:
+        return "write it: so far it is in no file"
+    return _session_of(result) or f"{_command('check', result)}{budget_flags(told)}, with further samples"
 
 
 def _session_of(result: Result) -> str:

@@ -6,8 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taso_py.approximate.record import figure
 from taso_py.backend.timing import BenchRow
-from taso_py.report.content import TextTable, shape_text, three_digits
+from taso_py.check.report import BudgetReport
+from taso_py.report.comparison import beyond_budget
+from taso_py.report.content import shape_text, three_digits
+from taso_py.report.table import TextTable
 from taso_py.result import plain
 
 SCHEMA = "superopt.bench/1"
@@ -27,10 +31,23 @@ class Benchmark:
     """As ONNX Runtime names it."""
     shapes: Mapping[str, tuple[int, ...]]
     """Input -> the sizes at which the figures hold."""
+    budgets: tuple[BudgetReport | None, ...] = ()
+    """For each model whether it keeps the error budget against the first; empty where none was given."""
+
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
+
+    @property
+    def beyond(self) -> str | None:
+        """The first model that does not keep the budget, in words; None where all do."""
+        found = zip(self.models, self.budgets, strict=False)
+        return next((beyond_budget(name, told) for name, told in found if told is not None and not told.kept), None)
 
     def to_json(self) -> str:
         """One JSON object."""
-        rows = [{**plain(row), "path": name} for name, row in zip(self.models, self.rows, strict=True)]
+        budgets = self.budgets or (None,) * len(self.rows)
+        found = zip(self.models, self.rows, budgets, strict=True)
+        rows = [{**plain(row), "path": name, "budget": plain(budget)} for name, row, budget in found]
         head = {"schema": SCHEMA, "rounds": self.rounds, "threads": self.threads, "ep": self.ep}
         return json.dumps({**head, "shapes": plain(self.shapes), "models": rows}, indent=2)
 
@@ -47,10 +64,19 @@ def benchmark_text(benchmark: Benchmark) -> str:
             *(three_digits(value) for value in (row.latency_ms.p50, row.latency_ms.p90, row.latency_ms.p99)),
             f"{row.speedup.median:.3f}",
             f"{row.speedup.low:.3f} to {row.speedup.high:.3f}",
+            *([] if not benchmark.budgets else [_error(benchmark.budgets[number])]),
         )
-        for row in benchmark.rows
+        for number, row in enumerate(benchmark.rows)
     )
-    header = ("model", "p50 ms", "p90 ms", "p99 ms", "times faster", "95 % interval")
+    header: tuple[str, ...] = ("model", "p50 ms", "p90 ms", "p99 ms", "times faster", "95 % interval")
+    header += ("error",) if benchmark.budgets else ()
     shapes = shape_text(benchmark.shapes, separator="; ")
     title = f"{benchmark.rounds} paired rounds, threads {benchmark.threads}, {benchmark.ep}, {shapes}"
-    return render(Group(table(TextTable(title, header, rows, frozenset(range(1, 6))))))
+    return render(Group(table(TextTable(title, header, rows, frozenset(range(1, len(header)))))))
+
+
+def _error(told: BudgetReport | None) -> str:
+    """The error of a model against the first, which itself has none."""
+    if told is None:
+        return ""
+    return figure(told.error, told.metric) + ("" if told.kept else ": beyond the budget")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from taso_py.certificate.certify import Certified
+from taso_py.errors import ApproximateError
 from taso_py.report.content import number
 from taso_py.result import plain
 
@@ -24,9 +25,25 @@ def certification_text(original: Path, optimised: Path, found: Certified) -> str
     return f"{optimised} follows from {original} by {steps}{weights}{runs}{other}"
 
 
-def certification_json(files: tuple[Path, Path, Path], found: Certified | None, reason: str | None) -> str:
-    """One JSON object about the original, the optimised model and the certificate; ``reason``: why it does not hold."""
+def exact_part(error: ApproximateError) -> Certified:
+    """What was certified of an approximate model."""
+    assert isinstance(error.certified, Certified)
+    return error.certified
+
+
+def certification_json(
+    files: tuple[Path, Path, Path],
+    found: Certified | None,
+    reason: str | None,
+    unproved: tuple[str, ...] | None = None,
+) -> str:
+    """One JSON object about the original, the optimised model and the certificate; ``reason``: why it does not hold.
+
+    ``unproved``: then ``found`` is about the exact part alone, and these nodes are approximate.
+    """
     names = dict(zip(("original", "optimised", "certificate"), map(str, files), strict=True))
-    head = {"schema": SCHEMA, **names, "holds": found is not None, "reason": reason}
+    holds = found is not None and unproved is None
+    nodes = None if unproved is None else list(unproved)
+    head = {"schema": SCHEMA, **names, "holds": holds, "reason": reason, "unproved": nodes}
     rules = None if found is None else [{"name": law.name, "id": law.id} for law in found.rules]
     return json.dumps(head | {n: plain(getattr(found, n, None)) for n in _FIGURES} | {"rules": rules}, indent=2)

@@ -11,9 +11,10 @@ from typing import Any
 from taso_py.difference.compare import Difference
 from taso_py.difference.graph import Graph, Operation
 from taso_py.difference.regions import Piece
-from taso_py.report.content import TextTable, count
+from taso_py.report.content import count
 from taso_py.report.names import clipped
 from taso_py.report.story import MOST_DRAWN, node_lines, story
+from taso_py.report.table import TextTable
 
 SCHEMA = "superopt.diff/1"
 _LINES = 40

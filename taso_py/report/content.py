@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from taso_py.gate import NOISY_WIDTH
+from taso_py.report.approximation import figure_rows
 from taso_py.report.products import products_words
 from taso_py.report.rewrites import HEADER, TITLE, rewrite_rows
+from taso_py.report.table import TextTable
 from taso_py.result import ModelProfile, OperatorTime, Result
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A titled table of texts; `numeric` columns are aligned to the right."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
 
 
 def sentence(result: Result) -> str:
     """The one sentence that sums up a result, with the reason where nothing was gained."""
     why = "" if result.improved is not False or result.reason is None else f": {result.reason.words}"
     placed = "" if result.placement is None else f"; {result.placement.sentence()}"
-    return f"{headline(result)}{why}{placed}"
+    further = result.approximation
+    more = "" if further is None or further.applied else f"; {further.sentence()}"
+    return f"{headline(result)}{why}{placed}{more}"
 
 
 def headline(result: Result) -> str:
     """The same without the reason."""
     name = result.input.name if result.input is not None else "model"
+    if result.approximate and result.approximation is not None:
+        return f"{name}: {result.approximation.sentence()}"
     if result.improved is None:
         return f"{name}: {_untimed(result)}"
     if not result.improved and result.placement is not None:
@@ -147,6 +142,7 @@ def figures(result: Result) -> TextTable:
         ("latency after", milliseconds(result.latency_after_ms)),
         ("largest absolute error", _number(result.max_abs_error, ".1e")),
         ("largest relative error", _number(result.max_rel_error, ".1e")),
+        *figure_rows(result.approximation),
         ("tolerance", tolerance_text(result.tolerance, result.rtol, result.atol)),
         ("bytes", "" if result.bytes_after is None else f"{count(result.bytes_before)} -> {count(result.bytes_after)}"),
         ("nodes", f"{result.nodes_before} -> {result.nodes_after}"),

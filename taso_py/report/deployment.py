@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from taso_py.report.approximation import budget_flags
 from taso_py.report.content import shape_text
 from taso_py.result import Result
 
@@ -40,8 +41,10 @@ def deployment(result: Result) -> Deployment | None:
     placed = result.placement
     where = "" if placed is None or placed.python is None else f" --ep-python {shlex.quote(placed.python)}"
     flags = f" --threads {result.threads} --ep {shlex.quote(result.ep)}{where}"
+    further = result.approximation
+    budget = budget_flags(further) if further is not None and further.applied else ""
     lines = []
     for shapes in result.shapes or ({},):
         given = "".join(f" --shape {shlex.quote(shape_text({name: sizes}))}" for name, sizes in shapes.items())
-        lines += [f"superopt check {files}{flags}{given}", f"superopt bench {files}{flags}{given}"]
+        lines += [f"superopt check {files}{flags}{given}{budget}", f"superopt bench {files}{flags}{given}"]
     return Deployment(code, holds, "\n".join(lines))

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from taso_py.errors import OutputError
 from taso_py.files import write_text
+from taso_py.report.approximation import approximation_tables
 from taso_py.report.changes import Differences, summary, tables_of
-from taso_py.report.content import TextTable, conditions, figures, sentence, tables
+from taso_py.report.content import conditions, figures, sentence, tables
 from taso_py.report.deployment import deployment
 from taso_py.report.errors import error_table
 from taso_py.report.page.charts import latency_chart, time_table
 from taso_py.report.story import LawCard, Story, node_lines, story, story_of
+from taso_py.report.table import TextTable
 from taso_py.result import Result
 
 _LINES = 60
@@ -46,6 +48,8 @@ def markdown(result: Result) -> str:
     """The report as Markdown: the sections of the page, with tables where that has pictures."""
     blocks = [f"# {inline(sentence(result))}", inline(conditions(result))]
     blocks += [f"> {inline(note)}" for note in result.notes]
+    if result.approximation is not None:
+        blocks += ["## Proved and approximate", *map(_markdown_table, approximation_tables(result))]
     if result.profile is not None:
         blocks += ["## Where the time goes", _markdown_table(time_table(result))]
     blocks += _markdown_changes(story_of(result))

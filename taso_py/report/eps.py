@@ -9,7 +9,7 @@ from rich.text import Text
 
 from taso_py.providers.listing import Environment, Offers, Provider
 from taso_py.providers.suite import Conformance
-from taso_py.report.content import TextTable
+from taso_py.report.table import TextTable
 from taso_py.report.terminal import render, table
 from taso_py.result import plain
 

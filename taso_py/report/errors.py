@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taso_py.report.content import TextTable
 from taso_py.report.names import clipped
+from taso_py.report.table import TextTable
 from taso_py.result import Result
 
 _MOST = 200

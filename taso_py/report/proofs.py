@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.options.spelling import spelled_on
-from taso_py.report.content import TextTable, number
+from taso_py.report.content import number
 from taso_py.report.differences import VerdictChange
+from taso_py.report.table import TextTable
 from taso_py.report.typings import typing_words
 from taso_py.rules.alpha import own_names
 from taso_py.rules.lock import Finding, Record

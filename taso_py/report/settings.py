@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taso_py.report.content import TextTable
+from taso_py.report.table import TextTable
 from taso_py.report.terminal import render, table
 from taso_py.result import plain
 

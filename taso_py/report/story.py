@@ -74,7 +74,7 @@ class Story:
 def story_of(result: Result) -> Story:
     """Compares the graphs of a result; nothing to be told where it is the original."""
     try:
-        if result.evidence is not None and result.changed:
+        if result.evidence is not None and result.rules:
             return story(compare(*result.evidence.graphs()), result.rules)
     except ModelError:  # files that held the weights are gone: the figures are still worth a report
         pass

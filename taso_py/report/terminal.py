@@ -11,8 +11,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from taso_py.report.advice import next_step, reason_words
+from taso_py.report.approximation import books, layer_table, tried_table
 from taso_py.report.content import (
-    TextTable,
     compared_profiles,
     conditions,
     count,
@@ -25,6 +25,7 @@ from taso_py.report.content import (
 )
 from taso_py.report.ranking import Ranking
 from taso_py.report.rewrites import HEADER, TITLE, named, places_text, rewrite_rows
+from taso_py.report.table import TextTable
 from taso_py.result import Inspection, Result
 
 __all__ = ["inspection_text", "ranking_text", "render", "result_text", "sentence", "table"]
@@ -44,7 +45,8 @@ def result_text(result: Result, certificate: Path | None = None) -> str:
 def result_view(result: Result, width: int, certificate: Path | None = None) -> RenderableType:
     """The same for any console of so many columns."""
     parts: list[RenderableType] = []
-    for one in (_operators(result), _rewrites(result, width), _raced(result, width)):
+    further = () if result.approximation is None else _approximations(result)
+    for one in (_operators(result), _rewrites(result, width), _raced(result, width), *further):
         if one is not None and one.rows:
             parts += [table(one), ""]
     for item in result.rejected:
@@ -55,6 +57,8 @@ def result_view(result: Result, width: int, certificate: Path | None = None) -> 
     why = reason_words(result)
     parts += [] if why is None else [Text(f"reason: {why}")]
     parts += [] if result.placement is None else [Text(result.placement.sentence())]
+    if result.approximation is not None and not result.approximate:
+        parts.append(Text(result.approximation.sentence()))
     parts += [] if result.output is None else [Text(f"written: {result.output}")]
     parts.append(Text(f"next: {next_step(result, certificate)}"))
     parts.append(Text(f"{conditions(result)}: {_holds(result)}", style="dim"))
@@ -67,6 +71,17 @@ def _operators(result: Result) -> TextTable | None:
     if result.profile_after is None:
         return profile_table(result.profile)
     return compared_profiles(result.profile, result.profile_after)
+
+
+def _approximations(result: Result) -> tuple[TextTable, ...]:
+    """The layers with the largest errors, both books; what was tried where nothing is approximated."""
+    told = result.approximation
+    assert told is not None
+    both = books(result)
+    return (tried_table(told),) if both is None else (layer_table(told, _SHOWN_LAYERS), both)
+
+
+_SHOWN_LAYERS = 12
 
 
 def _rewrites(result: Result, width: int) -> TextTable:

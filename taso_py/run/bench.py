@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
+from taso_py.backend.protocol import ModelRef
 from taso_py.backend.timing import bench as time_models
 from taso_py.check.facts import interface_difference, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
-from taso_py.check.shapes import resolve_shapes
+from taso_py.check.report import BudgetReport
+from taso_py.check.shapes import Shape, resolve_shapes
 from taso_py.errors import UsageError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
 from taso_py.providers.choosing import worker_config
 from taso_py.report.benchmark import Benchmark
+from taso_py.run.budget import data_of, kept, random_note, require_usable
 from taso_py.run.subject import Model, blaming, named, reference, require_runnable
 
 
@@ -26,7 +29,8 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
         if (reason := interface_difference(first, other)) is not None:
             raise UsageError(f"{named(model)} cannot be timed against {named(models[0])}: {reason}")
     arrays = load_arrays(options.inputs)
-    sizes = resolve_shapes(first.inputs, {**options.shapes, **override_shapes(arrays)})
+    budgets, sample = _budgets(references, options)
+    sizes = resolve_shapes(first.inputs, {**(options.shapes or sample), **override_shapes(arrays)})
     feeds = make_feeds(first.inputs, sizes, seed=options.seed, overrides=arrays)
     config = worker_config(options)
     with blaming(models[0]) if len(models) == 1 else nullcontext():
@@ -40,4 +44,18 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
         threads=config.threads,
         ep=config.ep,
         shapes=dict(sizes.shapes),
+        budgets=budgets,
+        notes=(random_note(),) if budgets and options.calibration is None else (),
     )
+
+
+def _budgets(
+    models: Sequence[ModelRef], options: BenchOptions
+) -> tuple[tuple[BudgetReport | None, ...], Mapping[str, Shape]]:
+    """Of each model whether it keeps the budget against the first, and the sizes of samples; nothing without one."""
+    if options.error_budget is None:
+        return (), {}
+    data = data_of(models[0], options)
+    require_usable(models[0], data, options)
+    found = (None, *(kept(models[0], model, data, options) for model in models[1:]))
+    return found, {} if data.samples.random else data.samples.shapes

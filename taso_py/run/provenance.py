@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 
+from taso_py.approximate.record import Approximation
 from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, installed_distributions
@@ -29,6 +30,7 @@ from taso_py.options.field import declared
 from taso_py.providers.choosing import interpreter_of
 from taso_py.result import plain
 from taso_py.rules.library import Library
+from taso_py.version import VERSION
 
 
 class Key(StrEnum):
@@ -41,6 +43,7 @@ class Key(StrEnum):
     DATA = f"{PROVENANCE}original-data"
     SHAPES = f"{PROVENANCE}shapes"
     INTERRUPTED = f"{PROVENANCE}interrupted"
+    APPROXIMATE = f"{PROVENANCE}approximate"
     APPLIED = f"{PROVENANCE}applied"
     RUNTIME = f"{PROVENANCE}onnxruntime"
     CPU = f"{PROVENANCE}cpu"
@@ -77,6 +80,16 @@ def made_again(told: Mapping[str, str], original: Digest) -> dict[str, str]:
     """What decisions say of their making, for another model or a part of their steps: nothing was timed there."""
     kept = {key: _original(original).get(key, text) for key, text in told.items() if key not in MACHINE}
     return kept | {Key.APPLIED: "untimed"} if kept else {}
+
+
+def approximate(model: onnx.ModelProto, source: Path | onnx.ModelProto, told: Approximation) -> dict[str, str]:
+    """What an approximate model says of itself beside what the exact one said: what is not proved, and its error."""
+    kept = {key: text for key, text in stated(model).items() if key not in (Key.OPTIONS, Key.RULES)}
+    about = {
+        "kind": told.kind, "budget": told.budget, "error": plain(told.error), "samples": told.test_samples,
+        "random": told.random_data, "layers": [one.name for one in told.approximated], "exact": told.exact_sha256,
+    }  # fmt: skip
+    return {Key.VERSION: VERSION, **_original(digest(source)), **kept, Key.APPROXIMATE: json.dumps(about)}
 
 
 def _original(files: Digest) -> dict[str, str]:

@@ -46,6 +46,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
         return Standing(model, output, told, f"it is superopt's result, but its weights {lost[0]!r} are not beside it")
     if options.is_race:
         return Standing(model, output, told, "providers are raced anew every time")
+    if options.error_budget is not None:
+        return Standing(model, output, told, "approximations are chosen anew every time")
     wanted = provenance.identity(model, options, stated_rules(options))
     return Standing(model, output, told, _unlike(told, wanted))
 
@@ -58,6 +60,8 @@ def _unlike(told: dict[str, str], wanted: dict[str, str]) -> str | None:
         return "it is superopt's result for another model"
     if version != VERSION:
         return f"it is a result of superopt {' '.join(version.split())[:40]}, and this is {VERSION}"
+    if Key.APPROXIMATE in told:
+        return "it is superopt's result for this model with approximations"
     if Key.APPLIED in told:
         return "superopt apply made it by decisions for other weights, and nothing was timed"
     if Key.INTERRUPTED in told:

@@ -266,6 +266,8 @@ def said(field: Declared, folder: Path) -> Said:
         "report": Said("r.json", Path("r.json")),
         "junit": Said("r.xml", Path("r.xml")),
         "min_gain": Said("0.5", 0.5),
+        "error_budget": Said("rel=0.5", 0.5),
+        "metric": Said("m.py:f", "m.py:f"),
         "gate": Said("min-speedup=2,max-rel-error=1e-4", {"min-speedup": 2, "max-rel-error": 1e-4}),
     }
     if field.name in special:
@@ -291,11 +293,10 @@ def test_flag_and_variable_of_every_option_reach_the_command(
 ) -> None:
     command = received(COMMANDS[name], PAIRS[name])
     given = said(field, tmp_path)
-    further = []
-    if name == "rules derive" and field.name != "goals":
-        further = ["--goal", "g.rules"]
-    if field.name == "resume":
-        further = ["--checkpoint", "folder"]
+    budget = ["--error-budget", "rel=0.1"]
+    with_it = {"resume": ["--checkpoint", "folder"], "calibration": budget, "metric": budget}
+    goals = name == "rules derive" and field.name != "goals"
+    further = ["--goal", "g.rules"] if goals else with_it.get(field.name, [])
     if by == "flag":
         plain = field.kind is bool or field.flag.count
         times = 2 if field.flag.count else 1

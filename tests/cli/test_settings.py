@@ -44,7 +44,7 @@ def received(*arguments: str, **kinds: type[OptionRecord]) -> dict[str, Any]:
 def written(field: Declared, text: str) -> str:
     if field.kind is bool:
         return "true"
-    bare = field.kind in (int, float) or field.flag.count
+    bare = (field.kind in (int, float) and field.flag.parse is None) or field.flag.count
     return text if bare else json.dumps(text)
 
 

@@ -14,6 +14,8 @@ import onnx
 import pytest
 import yaml
 
+from taso_py.certificate.digest import digest
+from taso_py.certificate.document import Unproved, extended
 from tests.conftest import ROOT, cli_environment, tiny_network
 from tests.helpers.documents import fenced
 
@@ -54,6 +56,18 @@ def test_files_that_belong_together_pass(place: Path) -> None:
     for name, arguments in (("superopt-digest", ()), ("superopt-certify", ("--shape=x=1,3,8,8", "--seed=1"))):
         done = hook(name, place, *arguments)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_approximation_is_bound_by_its_digest_and_certified_by_nothing(place: Path) -> None:
+    file, certificate = place / "model.superopt.onnx", place / "model.superopt.json"
+    model = onnx.load(file)
+    model.doc_string = "another model"
+    onnx.save(model, file)
+    certificate.write_text(extended(certificate.read_text(), Unproved("int8 static", digest(file))))
+    assert hook("superopt-digest", place).returncode == 0
+    done = hook("superopt-certify", place)
+    assert done.returncode == 1
+    assert "error not proved" in done.stdout
 
 
 @pytest.mark.parametrize("name", HOOKS)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from taso_py.report.content import TextTable, three_digits
+from taso_py.report.content import three_digits
 from taso_py.report.names import clipped
 from taso_py.report.page.families import FAMILIES, family
+from taso_py.report.table import TextTable
 from taso_py.result import ModelProfile, OutputError, Result
 
 _WIDTH = 100.0

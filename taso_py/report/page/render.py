@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.difference.compare import Difference
+from taso_py.report.approximation import approximation_tables
 from taso_py.report.changes import summary, tables_of
-from taso_py.report.content import TextTable, conditions, figures, sentence, tables
+from taso_py.report.content import conditions, figures, sentence, tables
 from taso_py.report.deployment import deployment
 from taso_py.report.errors import error_table
 from taso_py.report.page.charts import error_chart, interval_chart, latency_chart, time_table, times_chart
 from taso_py.report.page.drawing import Drawing, drawings
 from taso_py.report.page.families import FAMILIES
 from taso_py.report.story import Change, LawCard, Story, node_lines, operators_text, story, story_of
+from taso_py.report.table import TextTable
 from taso_py.result import Result
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def result_page(result: Result) -> str:
         "title": sentence(result).replace(" -> ", " → "),
         "conditions": conditions(result),
         "notes": result.notes,
-        "interval": interval_chart(result) if result.improved else None,
+        "interval": interval_chart(result) if result.improved and (result.rules or not result.approximate) else None,
+        "approximation": approximation_tables(result),
         "times": times_chart(result),
         "time_table": time_table(result),
         "story": told,

@@ -1,0 +1,72 @@
+"""A certificate for a result that is proved in part: the exact part step by step, the rest named as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from taso_py.approximate.layers import approximate_nodes
+from taso_py.certificate.digest import digest
+from taso_py.certificate.document import Unproved, extended
+from taso_py.check.facts import interface_difference, read_facts
+from taso_py.difference.graph import Graph
+from taso_py.errors import ApproximateError, CertificateError, SuperoptError
+from taso_py.finished import Evidence
+from taso_py.onnx_io.artifact import Artifact
+from taso_py.onnx_io.read import read_proto
+
+if TYPE_CHECKING:
+    from taso_py.certificate.certify import Certified
+
+_SHOWN = 6
+"""Nodes that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateTrail:
+    """The way to the exact model, and that another one took its place."""
+
+    exact: Evidence
+    artifact: Artifact
+    """The exact model."""
+    kind: str
+
+    def certificate(self, optimised: Path | onnx.ModelProto) -> str:
+        """That of the exact model, which names the approximate one and claims nothing of it."""
+        return extended(self.exact.certificate(self.artifact.proto()), Unproved(self.kind, digest(optimised)))
+
+    def decisions(self, measured: Mapping[str, Any]) -> str:
+        """There are none: what was approximated cannot be made again by proved steps."""
+        raise SuperoptError("decisions hold proved steps alone, and this result is approximate")
+
+    def graphs(self) -> tuple[Graph, Graph]:
+        """The original's graph and the exact model's: what proved rewrites changed."""
+        return self.exact.graphs()
+
+
+def not_proved(
+    rest: Unproved, original: Path | onnx.ModelProto, optimised: Path | onnx.ModelProto, exact: Certified
+) -> ApproximateError:
+    """What is to be said of an approximate model whose exact part is certified.
+
+    CertificateError where it is another model than the certificate names, or does not stand where the original does.
+    """
+    found = digest(optimised)
+    if found != rest.model:
+        said = f"sha256 {rest.model.sha256[:16]}...; this one's is {found.sha256[:16]}..."
+        raise CertificateError(f"the certificate was made for another approximate model, {said}")
+    (proto, _), (first, _) = read_proto(optimised), read_proto(original)
+    unlike = interface_difference(read_facts(first), read_facts(proto))
+    if unlike is not None:
+        raise CertificateError(f"the approximate model cannot take the original's place: {unlike}")
+    nodes = approximate_nodes(proto)
+    steps = f"{len(exact.rules)} proved rules in {exact.places} places" if exact.steps else "the original unchanged"
+    kind = " ".join(rest.kind.split())[:40]
+    listed = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
+    what = f"{len(nodes)} nodes approximated ({listed})" if nodes else "replaced by another model"
+    words = f"exact part certified ({steps}); {what}, {kind}: error not proved"
+    return ApproximateError(words, exact, nodes)

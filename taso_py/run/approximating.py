@@ -1,0 +1,227 @@
+"""`superopt optimize --error-budget`: the exact search first, then approximations of its result under the budget."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from taso_py.approximate.candidates import Candidate
+from taso_py.approximate.judge import Verdict
+from taso_py.approximate.measure import warrant
+from taso_py.approximate.metric import MetricError
+from taso_py.approximate.model import ApproximateModel
+from taso_py.approximate.record import Approximation, ApproximationReason, ReasonCode
+from taso_py.backend.protocol import ModelRef, WorkerConfig
+from taso_py.backend.timing import Confirmation
+from taso_py.certificate.approximate import ApproximateTrail
+from taso_py.check.inputs import make_feeds, override_shapes
+from taso_py.check.shapes import resolve_shapes
+from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError
+from taso_py.files import load_arrays
+from taso_py.options import Options
+from taso_py.progress import Progress
+from taso_py.providers.choosing import worker_config
+from taso_py.result import Result
+from taso_py.run import pipeline, provenance
+from taso_py.run.approximation import DroppedError, Stage
+from taso_py.run.budget import Data, data_of, random_note, require_usable
+from taso_py.run.candidates import work_folder
+from taso_py.run.run import Clock
+from taso_py.run.subject import reference, require_runnable
+from taso_py.stop import Interrupted, StopFlag
+
+_EXACT_SHARE = 0.5
+"""Part of the time budget that the exact search has."""
+_FAULTS: dict[type[SuperoptError], ReasonCode] = {
+    MetricError: "metric failed",
+    TooLateError: "too little time",
+    ModelError: "did not run",
+    WorkerError: "did not run",
+    OutputError: "did not run",
+}
+Made = tuple[Candidate, Verdict, Confirmation]
+
+
+def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Progress, stop: StopFlag) -> Result:
+    """The fastest exact rewrite, and of that the fastest approximation within ``options.error_budget``.
+
+    The exact result comes back where no approximation keeps the budget, is faster, or is confirmed before a signal;
+    `Result.approximation` says why.  UsageError for samples or a metric that do not fit the model.
+    """
+    clock = Clock(options.time_budget_s)
+    require_runnable(source)
+    progress.phase("load")
+    original = reference(source)
+    data = data_of(original, options)
+    _ = data.parts  # too few samples are said before anything long begins
+    require_usable(original, data, options)
+    options = _at_sizes_of(data, options)
+    exact = _exactly(source, options, clock, progress, stop)
+    notes = (*exact.notes, *([random_note()] if data.samples.random else []))
+    result = replace(_approximated(source, original, exact, _Means(options, data, clock, progress, stop)), notes=notes)
+    phases = {**exact.phases_s, "approximate": clock.elapsed() - sum(exact.phases_s.values())}
+    return replace(result, elapsed_s=clock.elapsed(), phases_s=phases)
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What the second stage works with."""
+
+    options: Options
+    data: Data
+    clock: Clock
+    progress: Progress
+    stop: StopFlag
+
+
+def _at_sizes_of(data: Data, options: Options) -> Options:
+    """The sizes of the samples count where nobody chose others: the result will meet those."""
+    if data.samples.random or options.shapes or options.workloads:
+        return options
+    fixed = override_shapes(data.samples.fixed)
+    return replace(options, shapes={name: size for name, size in data.samples.shapes.items() if name not in fixed})
+
+
+def _exactly(
+    source: Path | onnx.ModelProto, options: Options, clock: Clock, progress: Progress, stop: StopFlag
+) -> Result:
+    """The exact search, in its part of the time, as it is without a budget."""
+    seconds = max(1.0, _EXACT_SHARE * clock.budget - clock.elapsed())
+    asked = replace(options, error_budget=None, calibration=None, metric=None, time_budget_s=seconds)
+    if asked.is_race:
+        from taso_py.run import placing
+
+        return placing.optimize(source, asked, progress=progress, stop=stop)
+    return pipeline.optimize(source, asked, progress=progress, stop=stop)
+
+
+def _approximated(source: Path | onnx.ModelProto, original: ModelRef, exact: Result, means: _Means) -> Result:
+    """The exact result, with what became of the budget; the approximate one where there is one."""
+    options, data = means.options, means.data
+    told = _nothing(exact, options, data)
+    if means.stop:
+        return replace(
+            exact, approximation=_dropped(told, "interrupted", "interrupted before anything was approximated")
+        )
+    stage: Stage | None = None
+    try:
+        with means.stop.abandoning(), work_folder() as folder:
+            stage = Stage(
+                original=original, exact=exact.artifact.proto(), options=options, data=data,
+                feeds=_feeds(options, data), config=_config(exact, options), folder=folder, clock=means.clock,
+                progress=means.progress,
+            )  # fmt: skip
+            made = stage.run()
+            means.stop.keep()
+            return _applied(source, exact, _told(told, stage, made), made[0], means)
+    except Interrupted:
+        told = _dropped(told, "interrupted", "interrupted before an approximation was confirmed")
+    except DroppedError as error:
+        told = replace(told, reason=error.reason)
+    except tuple(_FAULTS) as error:
+        told = _dropped(told, next(code for kind, code in _FAULTS.items() if isinstance(error, kind)), str(error))
+    if stage is not None:
+        told = replace(told, layers=stage.layers, tried=tuple(stage.told))
+    return replace(exact, approximation=told)
+
+
+def _nothing(exact: Result, options: Options, data: Data) -> Approximation:
+    """The record of a stage that has found nothing yet."""
+    file = None if options.calibration is None else str(options.calibration)
+    parts, timed = data.parts, exact.improved and exact.speedup is not None
+    assert options.error_budget is not None
+    return Approximation(
+        budget=options.error_budget, metric=options.metric, calibration=file, random_data=data.samples.random,
+        calibration_samples=len(parts.calibration), selection_samples=len(parts.selection),
+        test_samples=len(parts.test), applied=False,
+        exact_speedup=(exact.speedup or 1.0) if timed else 1.0,
+        exact_low=(exact.speedup_low or 1.0) if timed else 1.0,
+        exact_high=(exact.speedup_high or 1.0) if timed else 1.0,
+    )  # fmt: skip
+
+
+def _dropped(told: Approximation, code: ReasonCode, words: str) -> Approximation:
+    return replace(told, reason=ApproximationReason(code, words))
+
+
+def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
+    """The record of an approximation that is confirmed and tested."""
+    winner, verdict, confirmed = made
+    layers = tuple(replace(one, approximated=one.name in winner.layers) for one in stage.layers)
+    alone = {one.name: one.error_alone for one in layers if one.approximated and one.error_alone is not None}
+    return replace(
+        told,
+        applied=True,
+        kind=winner.kind,
+        calibrator=winner.calibrator,
+        exact_sha256=hashlib.sha256(stage.exact.SerializeToString(deterministic=True)).hexdigest(),
+        speedup=confirmed.speedup,
+        speedup_low=confirmed.low,
+        speedup_high=confirmed.high,
+        latency_exact_ms=confirmed.before_ms,
+        latency_ms=confirmed.after_ms,
+        rounds_ms=confirmed.rounds_ms,
+        error=verdict.error,
+        test_samples=verdict.samples,
+        worst_output=verdict.output or None,
+        worst_layer=max(alone, key=lambda name: alone[name], default=None),
+        warrant=warrant(verdict.samples, random=told.random_data),
+        layers=layers,
+        tried=tuple(stage.told),
+    )
+
+
+def _applied(
+    source: Path | onnx.ModelProto, exact: Result, told: Approximation, winner: Candidate, means: _Means
+) -> Result:
+    """The approximate model in place of the exact one; where that is the original, proved rewrites gained nothing."""
+    assert isinstance(winner.reference.model, Path)
+    model = onnx.load(winner.reference.model)
+    told = replace(told, nodes=len(model.graph.node))
+    if means.options.provenance:
+        _state(model, provenance.approximate(model, source, told))
+    assert exact.evidence is not None
+    artifact = ApproximateModel(model.SerializeToString(deterministic=True))
+    evidence = ApproximateTrail(exact.evidence, exact.artifact, told.kind or "")
+    found = replace(
+        exact, approximation=told, artifact=artifact, evidence=evidence, nodes_after=len(model.graph.node)
+    )  # fmt: skip
+    if exact.improved:
+        return found
+    words = None if exact.reason is None else exact.reason.words
+    same_ms = told.latency_exact_ms
+    return replace(
+        found, approximation=replace(told, exact_reason=words), improved=True, reason=None,
+        speedup=1.0, speedup_low=1.0, speedup_high=1.0, latency_before_ms=same_ms, latency_after_ms=same_ms,
+    )  # fmt: skip
+
+
+def _state(model: onnx.ModelProto, metadata: dict[str, str]) -> None:
+    kept = [entry for entry in model.metadata_props if entry.key not in metadata]
+    entries = {entry.key: entry.value for entry in kept} | metadata
+    del model.metadata_props[:]
+    for key, value in entries.items():
+        model.metadata_props.add(key=key, value=value)
+
+
+def _feeds(options: Options, data: Data) -> list[dict[str, Any]]:
+    """What models are timed on, one for each workload."""
+    arrays = load_arrays(options.inputs)
+    given = override_shapes(arrays)
+    sizes = [resolve_shapes(data.facts.inputs, {**one, **given}) for one in options.workloads or (options.shapes,)]
+    return [make_feeds(data.facts.inputs, one, seed=options.seed, overrides=arrays) for one in sizes]
+
+
+def _config(exact: Result, options: Options) -> WorkerConfig:
+    """How the exact result runs: where it was placed, if providers were raced."""
+    placed = exact.placement
+    if placed is None:
+        return worker_config(options)
+    threads = placed.threads or exact.threads
+    return WorkerConfig(
+        placed.ep, tuple(placed.options.items()), threads, placed.ort_level, python=placed.python
+    )  # fmt: skip

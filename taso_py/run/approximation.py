@@ -1,0 +1,248 @@
+"""The second stage: approximations of an exact model, chosen on some samples, confirmed, and tested on others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from taso_py.approximate.candidates import Bench, Candidate
+from taso_py.approximate.choosing import Chooser
+from taso_py.approximate.judge import Judge, Verdict
+from taso_py.approximate.layers import gains, layers_of
+from taso_py.approximate.model import overridable
+from taso_py.approximate.quantise import QuantiseError, Quantiser
+from taso_py.approximate.record import (
+    ApproximatedLayer,
+    ApproximationReason,
+    ReasonCode,
+    TriedApproximation,
+    figure,
+)
+from taso_py.approximate.samples import LEAST_TESTED
+from taso_py.backend.client import Worker
+from taso_py.backend.kernels import Kernel
+from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
+from taso_py.backend.race import RaceResult, race
+from taso_py.backend.runtime import multiplies_bytes
+from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed, confirm
+from taso_py.errors import ModelError, WorkerError
+from taso_py.onnx_io.artifact import INLINE_LIMIT_BYTES
+from taso_py.options import Options
+from taso_py.options.spelling import spelled
+from taso_py.progress import Progress
+from taso_py.run.budget import Data
+from taso_py.run.run import Clock
+
+_WHOLE, _LAYERS, _LOOKED, _CHOSEN, _RACED, _TESTED = 0.25, 0.35, 0.48, 0.6, 0.7, 0.85
+"""Shares of the stage's time by whose end whole models are made, all layers together, layers looked at one by one,
+chosen, candidates raced and the winner tested; the confirmation has the rest."""
+_LEAST_S = 8.0
+"""Below this nothing is begun."""
+_CONFIRM_ROUNDS, _BLOCK_S, _PROFILE_S = 15, 0.25, 0.5
+_PATIENCE_S = 2.0
+_MOST_TOLD = 20
+"""Sets of layers that were measured and not taken: so many are on record."""
+
+
+class DroppedError(Exception):
+    """There is no approximation, and this is why."""
+
+    def __init__(self, code: ReasonCode, words: str) -> None:
+        super().__init__(words)
+        self.reason = ApproximationReason(code, words)
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """One approximate stage; what is known of it so far is in ``told``."""
+
+    original: ModelRef
+    exact: onnx.ModelProto
+    options: Options
+    data: Data
+    feeds: Sequence[Feeds]
+    """One for each workload, to time models on."""
+    config: WorkerConfig
+    folder: Path
+    clock: Clock
+    progress: Progress
+    begin: float = field(default_factory=time.monotonic)
+    told: list[TriedApproximation] = field(default_factory=list)
+    layers: tuple[ApproximatedLayer, ...] = ()
+
+    def at(self, share: float) -> float:
+        """The moment when this share of the stage's time is used up, as time.monotonic() has it."""
+        return self.begin + share * (self.clock.begin + self.clock.budget - self.begin)
+
+    def run(self) -> tuple[Candidate, Verdict, Confirmation]:
+        """The approximation that is confirmed and keeps the budget on unseen samples; else `DroppedError`."""
+        self._require_possible()
+        path = self.folder / "exact.onnx"
+        path.write_bytes(self.exact.SerializeToString(deterministic=True))
+        exact = ModelRef("exact", path)
+        threads = WorkerConfig(threads=self.config.threads)
+        last = self.at(1.0) + _PATIENCE_S
+        with (
+            Worker(self.config) as worker, Worker(threads) as oracle,
+            worker.keeping_to(last), oracle.keeping_to(last),
+        ):  # fmt: skip
+            judge = Judge(self.original, self.data.samples, worker, oracle, self.data.metric)
+            candidates = self._candidates(judge, exact)
+            oracle.stop()  # nothing may run beside what is timed
+            winner = self._raced(worker, exact, candidates)
+            verdict = self._tested(judge, winner)
+        return winner, verdict, self._confirmed(exact, winner)
+
+    def _phase(self, name: str, total: int | None = None) -> None:
+        """Tells the user that a phase begins, and what is left of the time budget."""
+        self.progress.phase(name, total)
+        self.progress.update(remaining_s=self.clock.left())
+
+    def _require_possible(self) -> None:
+        if self.at(1.0) - self.begin < _LEAST_S:
+            words = f"{max(0.0, self.at(1.0) - self.begin):.0f} s were left for approximations"
+            raise DroppedError("too little time", f"{words}: raise {spelled('time_budget_s')}")
+        if self.exact.ByteSize() > INLINE_LIMIT_BYTES:
+            raise DroppedError("unsupported", "the model is too large for ONNX Runtime's quantiser, which takes 2 GB")
+        names = () if self.options.freeze_initializers else overridable(self.exact)
+        if names:
+            words = f"a caller may override '{names[0]}', which 8-bit weights would not hear of"
+            raise DroppedError("unsupported", f"{words}: {spelled('freeze_initializers')}")
+
+    def _candidates(self, judge: Judge, exact: ModelRef) -> list[Candidate]:
+        """Everything that keeps the budget on the samples of the selection, the whole models first."""
+        parts = self.data.parts
+        quantiser = Quantiser(exact.model, self.folder, self.at(_WHOLE), not multiplies_bytes())  # type: ignore[arg-type]
+        self._phase("approximate: whole models", 4)
+        try:
+            quantiser.prepare([self.data.samples.feeds(number) for number in parts.calibration])
+        except QuantiseError as error:
+            raise DroppedError("quantiser failed", str(error)) from None
+        bench = Bench(
+            exact=self.exact, quantiser=quantiser, judge=judge, selection=parts.selection,
+            budget=self.budget, allow_contrib=self.options.allow_contrib, until=self.at(_WHOLE),
+            layers=layers_of(onnx.load(quantiser.prepared)),
+        )  # fmt: skip
+        if not bench.layers:
+            words = "no Conv, MatMul or Gemm of the model has constant float32 weights"
+            raise DroppedError("nothing to quantise", words)
+        whole = bench.whole_models(lambda number: self.progress.update(done=number))
+        bench.until = quantiser.until = self.at(_LAYERS)
+        self._phase("approximate: layers", len(bench.layers))
+        layered = bench.all_layers()
+        self.told += bench.failed
+        if not whole and not layered:
+            raise DroppedError("quantiser failed", bench.failed[0].failure or "it made no model")
+        found = whole + layered + self._chosen(bench, judge.worker, exact, layered)
+        keeping = [one for one in found if bench.keeps(one)]
+        keeping = keeping or [one for one in found if one.verdict.error <= self.budget]  # the test decides
+        self.told += [one.told() for one in found if one not in keeping]
+        if not keeping:
+            raise DroppedError("beyond the budget", self._beyond(found))
+        return _distinct(keeping)
+
+    def _beyond(self, found: Sequence[Candidate]) -> str:
+        least, budget = min(one.verdict.error for one in found), self.budget
+        words = f"the least error of {len(found)} candidates is {self._figure(least)}"
+        return f"{words}, the budget {self._figure(budget)}"
+
+    @property
+    def budget(self) -> float:
+        """The largest error allowed."""
+        assert self.options.error_budget is not None
+        return self.options.error_budget
+
+    def _figure(self, error: float) -> str:
+        return figure(error, self.options.metric)
+
+    def _chosen(self, bench: Bench, worker: Worker, exact: ModelRef, layered: Sequence[Candidate]) -> list[Candidate]:
+        """The layers that pay, chosen one after the other; nothing where nobody can say what a layer gains.
+
+        ``layered``: all layers by each calibrator, of which the one with the least error is taken.
+        """
+        best = min(layered, key=lambda one: (one.verdict.mean, one.verdict.error), default=None)
+        if best is None or best.calibrator is None:
+            return []
+        before, after = self._profiled(worker, exact), self._profiled(worker, best.reference)
+        if not before or not after:
+            return []
+        saved = gains(bench.layers, before, after)
+        bench.until = bench.quantiser.until = self.at(_CHOSEN)
+        chooser = Chooser(
+            bench=bench, method=best.calibrator, gains=saved, until=self.at(_CHOSEN),
+            tell=lambda done: self.progress.update(done=done),
+        )  # fmt: skip
+        chooser.look(self.at(_LOOKED))
+        alone = chooser.alone
+        self.layers = tuple(
+            ApproximatedLayer(k.name, k.operator, False, error_alone=alone.get(k.name), gain_s=saved.get(k.name))
+            for k in bench.layers
+        )
+        found = chooser.chosen()
+        self.told += [one.told() for one in chooser.measured if one not in found][:_MOST_TOLD]
+        return found
+
+    def _profiled(self, worker: Worker, model: ModelRef) -> tuple[Kernel, ...]:
+        """Its kernels; none where ONNX Runtime cannot tell."""
+        try:
+            return worker.profile(model, self.feeds[0], budget_s=_PROFILE_S)
+        except (ModelError, WorkerError):
+            return ()
+
+    def _raced(self, worker: Worker, exact: ModelRef, candidates: Sequence[Candidate]) -> Candidate:
+        self._phase("approximate: race")
+        with worker.keeping_to(self.at(_RACED) + _PATIENCE_S):
+            found: RaceResult = race(
+                worker, [exact, *(one.reference for one in candidates)], self.feeds, deadline=self.at(_RACED),
+                block_s=_BLOCK_S, least_gain=self.options.min_gain, max_sessions=4,
+            )  # fmt: skip
+        timed = found.standings[1:]
+        self.told += [one.told(s.speedup, s.failure) for one, s in zip(candidates, timed, strict=True)]
+        if found.winner:
+            return candidates[found.winner - 1]
+        speeds = [standing.speedup for standing in timed if standing.speedup is not None]
+        if not speeds:
+            raise DroppedError("too little time", f"no time was left for the race: raise {spelled('time_budget_s')}")
+        words = f"the best of {len(speeds)} that keep the budget runs at {max(speeds):.3f} times"
+        raise DroppedError("nothing faster", f"{words} the exact model's speed")
+
+    def _tested(self, judge: Judge, winner: Candidate) -> Verdict:
+        """The error on samples that were used for nothing else: looked at once, for one model."""
+        numbers = self.data.parts.test
+        self._phase("approximate: test", len(numbers))
+        found = judge.verdict(winner.reference, numbers, until=self.at(_TESTED), least=LEAST_TESTED)
+        if found.error > self.budget:
+            words = f"the error is {self._figure(found.error)} on {found.samples} unseen samples"
+            told = f"{words}, the budget {self._figure(self.budget)}"
+            raise DroppedError("beyond the budget on unseen samples", told)
+        return found
+
+    def _confirmed(self, exact: ModelRef, winner: Candidate) -> Confirmation:
+        self._phase("approximate: confirm")
+        found = confirm(
+            self.config, exact, winner.reference, self.feeds, deadline=max(self.at(1.0), time.monotonic() + 1.0),
+            rounds=_CONFIRM_ROUNDS, block_s=_BLOCK_S, seed=self.options.seed,
+        )  # fmt: skip
+        if isinstance(found, Confirmation) and found.improves(self.options.min_gain):
+            return found
+        if isinstance(found, Unconfirmed) or found.rounds < MIN_CONFIRM_ROUNDS:
+            more = f"raise {spelled('time_budget_s')}"
+            if found.delayed:
+                raise DroppedError("too noisy", f"other processes had the CPUs during the confirmation: {more}")
+            raise DroppedError("too little time", f"no time was left to confirm the approximation: {more}")
+        interval = f"{found.speedup:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        raise DroppedError("not confirmed", f"a fresh measurement of the approximation gave {interval}")
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Of candidates that differ in their calibrator alone, and so in no instruction, the one with the least error."""
+    best: dict[tuple[str, bool, frozenset[str]], Candidate] = {}
+    for one in candidates:
+        key = (one.kind, one.whole, one.layers)
+        if key not in best or one.verdict.error < best[key].verdict.error:
+            best[key] = one
+    return list(best.values())

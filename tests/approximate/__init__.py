@@ -1,0 +1,1 @@
+"""Tests of `taso_py.approximate`."""
