@@ -13,7 +13,7 @@ import click
 
 from taso_py.cli import speech
 from taso_py.cli.settings import Settings, options_of, read_settings
-from taso_py.cli.shared import FieldOption, options_taken
+from taso_py.cli.shared import FieldOption, options_of_records, records_taken
 from taso_py.options import GeneralOptions
 from taso_py.options.field import Group, declared
 
@@ -27,6 +27,7 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **further: Any) -> None:
         super().__init__(*arguments, **further)
         self.examples = tuple(examples)
+        self._taken = records_taken(self.callback)
 
     _params: list[click.Parameter]
     _complete: bool
@@ -36,7 +37,7 @@ class Command(click.Command):
         """Its arguments and options; these are made when it is asked for them, not for every other command's sake."""
         if not self._complete:
             self._complete = True
-            self._params += options_taken(self.callback)
+            self._params += options_of_records(self._taken)
         return self._params
 
     @params.setter

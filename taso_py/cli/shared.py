@@ -145,9 +145,13 @@ def takes(**kinds: type[OptionRecord]) -> Callable[[Function], Function]:
 _TAKEN: dict[Callable[..., Any], tuple[type[OptionRecord], ...]] = {}
 
 
-def options_taken(callback: Callable[..., Any] | None) -> list[click.Parameter]:
-    """The options of a command whose function was decorated with `takes`."""
-    kinds = _TAKEN.get(callback, ()) if callback is not None else ()
+def records_taken(callback: Callable[..., Any] | None) -> tuple[type[OptionRecord], ...]:
+    """The records of options of a function that was decorated with `takes`."""
+    return _TAKEN.get(callback, ()) if callback is not None else ()
+
+
+def options_of_records(kinds: Sequence[type[OptionRecord]]) -> list[click.Parameter]:
+    """The options of a command that has the fields of these records."""
     fields = [field for kind in kinds for field in declared(kind)]
     return [FieldOption([field.name, *field.flag.spellings], field=field) for field in fields]
 

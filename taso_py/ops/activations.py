@@ -11,6 +11,7 @@ import numpy as np
 
 from taso_py.errors import TypingError
 from taso_py.graph.types import FLOATS, TensorType
+from taso_py.ops.constants import require_held
 from taso_py.ops.elementwise import Pointwise, round_attributes, single
 from taso_py.ops.meaning import Number, Scalar, add, apply, div, mul
 from taso_py.ops.operator import MANY, AttributeValue, Constant, Given, OnnxCall, Reading, Writing
@@ -199,6 +200,11 @@ class Clip(Pointwise):
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32"}
     min: float = -math.inf
     max: float = math.inf
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        (x,) = operands
+        require_held(self, x.dtype, [v for v in (self.min, self.max) if v not in (-math.inf, math.inf)])
+        return super().infer(x)
 
     def scalar(self, *arguments: Scalar) -> Scalar:
         (x,) = arguments

@@ -12,7 +12,7 @@ import numpy as np
 
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Expression, Size
-from taso_py.graph.types import TensorType
+from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
 from taso_py.ops.operator import Operator, Writing
 
@@ -44,6 +44,13 @@ def represents(dtype: str, value: float | Size) -> bool:
     if float(value).is_integer() or held.is_integer():
         return held == value
     return math.isfinite(held) and abs(held - value) <= _ROUNDING * abs(value)
+
+
+def require_held(operator: Operator, dtype: str, values: Sequence[float]) -> None:
+    """TypingError where an integer type, or bool, does not hold an attribute that becomes an element."""
+    wrong = [] if dtype in FLOATS else [v for v in values if not represents(dtype, v)]
+    if wrong:
+        raise TypingError(f"{operator} of {dtype}, which cannot represent {wrong[0]}")
 
 
 def as_held(dtype: str, value: float) -> float:

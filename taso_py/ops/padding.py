@@ -14,6 +14,7 @@ from taso_py.errors import RankError, TypingError
 from taso_py.graph.ordering import at_least
 from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, TensorType
+from taso_py.ops.constants import require_held
 from taso_py.ops.lookup import lookup
 from taso_py.ops.meaning import Compare, Index, Number, Operand, Scalar, choose
 from taso_py.ops.operator import Constant, Given, OnnxCall, Operator, Reading, Writing
@@ -46,6 +47,8 @@ class Pad(Operator):
         if self.mode != "constant":
             for axis in range(x.rank):
                 self._sources(x.dims[axis], begins[axis], ends[axis])
+        else:
+            require_held(self, x.dtype, (self.value,))
         return TensorType(x.dtype, dims)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:

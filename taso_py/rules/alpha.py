@@ -90,7 +90,18 @@ def normal_law(rule: Rule) -> Rule:
 
     Two rules have equal ones just when they differ in names alone.  Sides, outputs and clauses keep their order.
     """
-    bare = replace(rule, doc="", file="", line=0, promise="proved", status="tested", patterns=None, at_site=None)
+    bare = replace(
+        rule,
+        doc="",
+        file="",
+        line=0,
+        promise="proved",
+        status="tested",
+        patterns=None,
+        limit=None,
+        types=None,
+        at_site=None,
+    )
     return _changed(bare, _normal(rule), NORMAL_NAME)
 
 

@@ -26,6 +26,7 @@ from taso_py.ops.operator import broadcast
 from taso_py.ops.slicing import Slice
 from taso_py.rules.alpha import names_of
 from taso_py.rules.axes import Everything, Parallel
+from taso_py.rules.element_types import asked, copied, index_terms, indexing
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -58,6 +59,7 @@ FLAGS = (
     "keepdims", "transA", "transB", "count_include_pad", "flatten", "approximate", "mode", "output", "batch_dims",
 )  # fmt: skip
 AXES = ("axis", "axes", "perm")
+_NO_SIZES = frozenset({*FLAGS, *AXES, "to"})
 LISTS = ("indices", "indices_shape")
 """Lists of positions, which proofs look at one by one."""
 _ELEMENTWISE = frozenset({"plus"})
@@ -98,6 +100,46 @@ class Typing:
         nodes = [(value, node) for _, _, value, node in self.applications()]
         return Parallel.of(nodes, self.outputs, self.type_of)
 
+    def within(self, limit: int) -> bool:
+        """Whether no size, and no entry of an attribute that is no axis, is above a number."""
+        values = [*self.tensors.values(), *(value for _, _, value, _ in self.applications())]
+        sizes: list[object] = [d for v in values for d in self.type_of(v).dims]
+        for _, _, _, node in self.applications():
+            given = node.operator.attributes()
+            sizes += [e for n, v in given.items() if n not in _NO_SIZES for e in _whole_entries(v)]
+        return all(isinstance(n, int) and abs(n) <= limit for n in sizes)
+
+    def of_types(self, types: Collection[str] | None) -> bool:
+        """Whether all numbers are of these element types; truths are of type bool, indices are of their own.
+
+        The signature of a law whose meaning depends on types holds them itself.
+        """
+        if types is None or typed(self.rule):
+            return True
+        truths, places = asked(self.rule), indexing(self.rule)
+        for name, value in self.tensors.items():
+            dtype = self.type_of(value).dtype
+            if dtype not in types and name not in places and not (dtype == "bool" and name in truths):
+                return False
+        for side, term, value, _ in self.applications():
+            dtype = self.type_of(value).dtype
+            if (
+                dtype not in types
+                and term not in index_terms(side)
+                and not (dtype == "bool" and self._true(side, term))
+            ):
+                return False
+        return True
+
+    def _true(self, side: Side, term: Term) -> bool:
+        """Whether a term is a truth: compared, or chosen and moved from truths."""
+        term = side.resolve(term)
+        if isinstance(term, Variable):
+            return term.name in asked(self.rule)
+        if not isinstance(term, Application):
+            return False
+        return not copied(term) or all(self._true(side, t) for t in copied(term))
+
     def signature(self, *, whole: bool = False) -> str:
         """What a match and a proved typing must have in common; ``whole``: with the axes that are parallel, too."""
         axes, numbers = Everything(self.type_of) if whole else self.parallel(), self.rule.tensors_that_are("number")
@@ -110,6 +152,13 @@ class Typing:
         for side, term, value, node in self.applications():
             words += _words(side, term, value, node, axes, numbers)
         return " ".join(words)
+
+
+def _whole_entries(value: object) -> Iterator[object]:
+    """The numbers of an attribute that are no real ones."""
+    for entry in value if isinstance(value, tuple) else (value,):
+        if not isinstance(entry, float | str | bool | None):
+            yield entry
 
 
 def _words(

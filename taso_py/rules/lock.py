@@ -204,9 +204,16 @@ class Lock:
 
 
 def with_verdict(rule: Rule, record: Record) -> Rule:
-    """The rule with its status, and with the typings that its proof covers."""
+    """The rule with its status, and with the typings, sizes and element types that its proof covers."""
     patterns = record.patterns if record.verdict == "proved" else None
-    return replace(rule, status=record.status, patterns=patterns, overflow=record.overflow)
+    return replace(
+        rule,
+        status=record.status,
+        patterns=patterns,
+        limit=record.limit,
+        types=None if record.types is None else tuple(record.types),
+        overflow=record.overflow,
+    )
 
 
 def lock_path() -> Path:

@@ -52,6 +52,10 @@ class Rule:
     status: str = "tested"
     patterns: tuple[str, ...] | None = None
     """The typings that its proof covers (`taso_py.rules.coverage`); None without a proof."""
+    limit: int | None = None
+    """The largest size, and entry of an attribute, for which it is proved; None: all."""
+    types: tuple[str, ...] | None = None
+    """The element types of numbers for which it is proved; None: all."""
     at_site: SiteProver | None = None
     """What may prove the law again where a match is typed as no proof on record is."""
     backwards: bool = False

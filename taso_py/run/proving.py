@@ -36,8 +36,10 @@ def judged(rule: Rule, answer: bytes) -> Rule:
     found: dict[str, Any] = json.loads(answer)
     if "refused" in found:
         raise RuleError(found["refused"])
-    patterns = None if found["patterns"] is None else tuple(found["patterns"])
-    return replace(rule, status=found["status"], patterns=patterns, overflow=found["overflow"])
+    patterns, types = (None if found[name] is None else tuple(found[name]) for name in ("patterns", "types"))
+    return replace(
+        rule, status=found["status"], patterns=patterns, limit=found["limit"], types=types, overflow=found["overflow"]
+    )
 
 
 def _judged(_words: tuple[str, ...], given: bytes) -> bytes:
@@ -49,7 +51,8 @@ def _judged(_words: tuple[str, ...], given: bytes) -> bytes:
         (found,) = proved(RuleSet((rule,)), allow_bounded=asked["bounded"], allow_overflow=asked["overflow"])
     except RuleError as error:
         return json.dumps({"refused": str(error)}).encode()
-    return json.dumps({"status": found.status, "patterns": found.patterns, "overflow": found.overflow}).encode()
+    told = ("status", "patterns", "limit", "types", "overflow")
+    return json.dumps({name: getattr(found, name) for name in told}).encode()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,12 @@ from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.algebra import Algebra
 from taso_py.ops.constants import represents
+from taso_py.ops.operator import Operator
 from taso_py.rules.unify import Binding
 from taso_py.search.view import View
+
+_HELD = frozenset({"value", "min", "max"})
+"""Attributes that are elements of what the operator makes."""
 
 
 def is_number(view: View, value: int, number: float) -> bool:
@@ -51,9 +55,23 @@ def constants_tame(view: View, kinds: Sequence[Algebra], binding: Binding) -> bo
     return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant)
 
 
+def _typed(view: View, node: Node) -> bool:
+    types = [view.values.types[i].dtype for i in node.inputs if i is not None]
+    if not isinstance(node.operator, Operator) or not types:
+        return True
+    numbers = [v for name, v in node.operator.attributes().items() if name in _HELD and v is not None]
+    allowed = node.operator.dtypes
+    return (allowed is None or types[0] in allowed) and all(represents(types[0], n) for n in numbers)
+
+
 def spellable(view: View, built: Mapping[int, Node]) -> bool:
-    """Whether every new node can be written at the model's opset, or is folded into a weight of known shape."""
+    """Whether every new node can be written at the model's opset, or is folded into a weight of known shape.
+
+    Its element types must be the operator's, and hold the numbers among its attributes.
+    """
     for value, node in built.items():
+        if not _typed(view, node):
+            return False
         if value in view.values.constant:
             if not all(isinstance(d, int) for d in view.values.types[value].dims):
                 return False

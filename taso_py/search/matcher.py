@@ -282,13 +282,16 @@ class Matcher:
         typing = Typing(self.rule, left, right.placed(), binding.tensors, tuple(outputs), types)
         key = _typed_as(typing, right)
         if key not in self.proved:
-            self.proved[key] = self._covered(typing) or (
-                self.rule.at_site is not None and self.rule.at_site(self.rule, typing, binding)
+            self.proved[key] = typing.of_types(self.rule.types) and (
+                self._covered(typing)
+                or (self.rule.at_site is not None and self.rule.at_site(self.rule, typing, binding))
             )
         return self.proved[key]
 
     def _covered(self, typing: Typing) -> bool:
-        known = self.rule.patterns
+        known, limit = self.rule.patterns, self.rule.limit
+        if limit is not None and not typing.within(limit):
+            return False
         return covered(known, typing.signature()) or covered(known, typing.signature(whole=True))
 
     def _natural(self, binding: Binding) -> bool:

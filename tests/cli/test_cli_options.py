@@ -17,6 +17,7 @@ import pytest
 
 from taso_py import api, options
 from taso_py.cli import main, superopt
+from taso_py.cli.command import Command
 from taso_py.cli.shared import FieldOption, takes
 from taso_py.errors import UsageError
 from taso_py.options import Delivery, Options
@@ -216,7 +217,7 @@ def test_a_field_of_several_records_is_declared_in_one_class() -> None:
 def received(command: click.Command, kinds: dict[str, type[OptionRecord]]) -> Callable[..., dict[str, Any]]:
     """A command with the same options that gives back what its function would be called with."""
 
-    @click.command()
+    @click.command(cls=Command)
     @takes(**kinds)
     def told(**records: Any) -> dict[str, Any]:
         return records

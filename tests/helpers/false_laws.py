@@ -175,7 +175,8 @@ def claim_includes(rule: Rule, verdict: Verdict | None, instance: Mapping[str, A
 
 
 def _stamped(rule: Rule, proof: Proved) -> Rule:
-    return with_verdict(rule, Record("proved", limit=proof.limit, ranks=proof.ranks, patterns=proof.patterns))
+    claim = Record("proved", limit=proof.limit, ranks=proof.ranks, patterns=proof.patterns, types=proof.types)
+    return with_verdict(rule, claim)
 
 
 def _bounded_by(proof: Proved, sides: Sides) -> bool:

@@ -124,3 +124,12 @@ def test_a_model_that_pads_as_tensorflow_is_optimised(tmp_path: Any) -> None:
     result = taso_py.optimize(before, race=False, apply="all", strict=True)
     assert result.rules
     same(before, result.model, {"x": normal(1, 3, 9, 9)})
+
+
+def test_a_size_that_is_an_output_is_still_one() -> None:
+    nodes = [node("Abs", "x", "a"), node("Relu", "a", "y"), node("Shape", "a", "s"), node("Gather", "s one", "n")]
+    outputs = [value("y", [2, 3]), value("s", [2], INT64), value("n", [], INT64)]
+    before = model(nodes, [value("x", [2, 3])], outputs, [weight("one", 1, np.int64)])
+    result = taso_py.optimize(before, race=False, apply="all", strict=True)
+    assert sorted(kinds(result.model)) == ["Abs", "Identity", "Identity"]
+    same(before, result.model, {"x": normal(2, 3)})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from taso_py.errors import RuleError
-from taso_py.prove.prover import prove_all_sizes
+from taso_py.prove.prover import prove, prove_all_sizes
 from taso_py.prove.sites import SiteProofs
 from taso_py.prove.verdict import Proved, Unknown
 from taso_py.rules.coverage import DEFINED
@@ -52,6 +52,19 @@ def test_no_claim_includes_a_false_instance(path: Path) -> None:
         if claim_includes(rule, prove_all_sizes(rule), law.instance):
             wrong.append(f"{law.file}:{law.line}: {law.name}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_bounded_claim_includes_a_false_instance() -> None:
+    """What is tried up to a size is tried for attributes up to it: the instances have larger ones."""
+    (path,) = [path for path in files() if path.stem == "third_bounded"]
+    wrong, bounded = [], 0
+    for law in read_laws(path):
+        verdict = prove(law.rule)
+        bounded += isinstance(verdict, Proved) and verdict.limit is not None
+        if claim_includes(law.rule, verdict, law.instance):
+            wrong.append(f"{law.file}:{law.line}: {law.name}")
+    assert not wrong, "\n".join(wrong)
+    assert bounded >= 8
 
 
 def test_laws_are_told_apart() -> None:

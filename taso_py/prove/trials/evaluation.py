@@ -143,10 +143,12 @@ class Evaluation:
         """The operator with its computed real attributes disturbed: ONNX rounds them to float32."""
         if self.noise is None or value in self.given:
             return operator
+        # 0.3 + 2.7 may have been rounded to 3; what whole numbers alone make was not.
+        whole = all(float(v).is_integer() for v in self.instance.binding.names.values() if isinstance(v, float))
         changed = {
             f.name: old * (1 + self._sign * float(self.noise.choice((-1, 1))) * _ATTRIBUTE)
             for f in fields(operator)
-            if isinstance(old := getattr(operator, f.name), float) and not old.is_integer()
+            if isinstance(old := getattr(operator, f.name), float) and not (whole and old.is_integer())
         }
         return replace(operator, **changed) if changed else operator
 

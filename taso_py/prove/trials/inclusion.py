@@ -19,20 +19,19 @@ def claimed(proof: Proved) -> Callable[[Instance], bool]:
         types = instance.values.types
         if not instance.right or any(types[a] != types[b] for a, b in zip(instance.left, instance.right, strict=True)):
             return False
-        if not _within(instance, proof):
-            return False
         outputs = tuple(zip(instance.left, instance.right, strict=True))
         tensors = instance.binding.tensors
         typing = Typing(instance.rule, instance.placed, instance.placed_right, tensors, outputs, types.__getitem__)
+        if not _within(instance, typing, proof) or not typing.of_types(proof.types):
+            return False
         return any(covered(proof.patterns, typing.signature(whole=whole)) for whole in (True, False))
 
     return includes
 
 
-def _within(instance: Instance, proof: Proved) -> bool:
-    """Whether no size and no number of axes is beyond a bounded proof."""
+def _within(instance: Instance, typing: Typing, proof: Proved) -> bool:
+    """Whether no size, no attribute and no number of axes is beyond a bounded proof."""
     if proof.limit is None:
         return True
     shapes = [instance.values.types[v].dims for v in (*instance.nodes, *instance.feeds, *instance.weights)]
-    largest = max((d for dims in shapes for d in dims if isinstance(d, int)), default=0)
-    return largest <= proof.limit and (proof.ranks is None or max(map(len, shapes), default=0) <= proof.ranks)
+    return typing.within(proof.limit) and (proof.ranks is None or max(map(len, shapes), default=0) <= proof.ranks)
