@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit, exit_code_of
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import ApproximateError, CertificateError, MismatchError, ModelError, UsageError
@@ -65,7 +66,7 @@ def digest(files: tuple[Path, ...]) -> None:
     _each(files, _require_digests)
 
 
-@hooks.command(short_help="By replay: `superopt certify`, seconds to minutes for each model.")
+@hooks.command(cls=Command, short_help="By replay: `superopt certify`, seconds to minutes for each model.")
 @click.argument("files", type=FILE, nargs=-1)
 @takes(options=CertifyOptions)
 def certify(files: tuple[Path, ...], options: CertifyOptions) -> None:

@@ -16,7 +16,6 @@ from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.spell import several
-from taso_py.onnx_io.structure import constant_tensor
 from taso_py.ops import OPERATORS
 from taso_py.ops.operator import Operator
 
@@ -135,9 +134,22 @@ class WritingPlan:
         producer = self.producer.get(self.loaded.values.names[value])
         if producer is None:
             return GraphSource(value)
-        if constant_tensor(self.nodes[producer]) is None:  # read off a size
-            return Folded(value, self.loaded.folder.source(value))
-        return KeptNode(producer)
+        return KeptNode(producer) if self._stays(producer) else Folded(value, self.loaded.folder.source(value))
+
+    def _stays(self, producer: int) -> bool:
+        """Whether what a constant is computed from is there in any case: nothing is kept for its size alone."""
+        stack, seen = [producer], {producer}
+        while stack:
+            index = stack.pop()
+            for value in self._reads(index, None):
+                name = self.loaded.values.names[value]
+                if value in self.loaded.table.nodes:
+                    if value not in self.table.nodes:
+                        return False
+                elif name in self.producer and self.producer[name] not in seen:
+                    seen.add(self.producer[name])
+                    stack.append(self.producer[name])
+        return True
 
     def _is_kept(self, value: int, node: Node) -> bool:
         original = self.loaded.table.nodes.get(value)

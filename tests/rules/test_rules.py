@@ -69,7 +69,7 @@ def matches_of(instance: Instance, roots: Sequence[int] = ()) -> tuple[View, lis
     """The matches of the rule at exactly the instance's outputs, in a table that holds its left side alone."""
     model = instance.model(roots or instance.left, OPSET)
     view = View.of(model, lambda view, value, node: (), constant_reader(instance))
-    found = matcher(replace(instance.rule, patterns=DEFINED)).matches_at(view, instance.left[0])
+    found = matcher(replace(instance.rule, patterns=DEFINED, limit=None, types=None)).matches_at(view, instance.left[0])
     return view, [m for m in found if m.outputs == instance.left]
 
 

@@ -19,7 +19,7 @@ RESHAPES = """agraph (float[3,2,4] x) => (float[2,12] y) <int64[3] r = {2, 3, 4}
     y = Reshape(a, s)
 }"""
 LAST_SHAPE = 'rule last "Only the last shape counts.": Reshape(Reshape(x, shape=r), shape=s) => Reshape(x, shape=s)\n'
-COMPUTED_SHAPE = """agraph (float[3,4] x) => (float[12] y) <int64[1] two = {2}, int64[1] one = {1}> {
+COMPUTED_SHAPE = """agraph (float[n,4] x) => (float[m] y) <int64[1] two = {2}, int64[1] one = {1}> {
     l = Sub(two, one)
     n = Shape(x)
     k = ReduceProd<keepdims = 1>(n)
