@@ -27,10 +27,10 @@ def _function(file: str, name: str) -> Callable[[Any, Any], Any]:
         spec.loader.exec_module(module)
     except Exception as error:
         raise ValueError(f"{type(error).__name__} while it was imported: {error}") from error
-    found = getattr(module, name, None)
+    found: object = getattr(module, name, None)
     if not callable(found):
         raise TypeError(f"it has no function {name}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def called(words: tuple[str, ...], given: bytes) -> bytes:

@@ -75,7 +75,7 @@ def _ranges(prepared: str, data: str, method: str, augmented: str) -> Any:
 def _reader(feeds: list[Mapping[str, Any]]) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
         def __init__(self) -> None:
             self.rest = iter(feeds)
 

@@ -7,6 +7,7 @@ import weakref
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
@@ -57,9 +58,9 @@ class ReadTensor(ir.ExternalTensor):
             self._seen = weakref.ref(found)
         return found
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         found = self.numpy()
-        return found if dtype is None else found.astype(dtype)  # type: ignore[call-overload]
+        return found if dtype is None else found.astype(dtype)
 
     def tobytes(self) -> bytes:
         """The stored bytes; errors as of `numpy`."""

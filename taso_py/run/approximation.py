@@ -91,7 +91,7 @@ class Stage:
             worker.keeping_to(last), oracle.keeping_to(last),
         ):  # fmt: skip
             judge = Judge(self.original, self.data.samples, worker, oracle, self.data.metric)
-            candidates = self._candidates(judge, exact)
+            candidates = self._candidates(judge, exact, path)
             oracle.stop()  # nothing may run beside what is timed
             winner = self._raced(worker, exact, candidates)
             verdict = self._tested(judge, winner)
@@ -113,10 +113,10 @@ class Stage:
             words = f"a caller may override '{names[0]}', which 8-bit weights would not hear of"
             raise DroppedError("unsupported", f"{words}: {spelled('freeze_initializers')}")
 
-    def _candidates(self, judge: Judge, exact: ModelRef) -> list[Candidate]:
+    def _candidates(self, judge: Judge, exact: ModelRef, path: Path) -> list[Candidate]:
         """Everything that keeps the budget on the samples of the selection, the whole models first."""
         parts = self.data.parts
-        quantiser = Quantiser(exact.model, self.folder, self.at(_WHOLE), not multiplies_bytes())  # type: ignore[arg-type]
+        quantiser = Quantiser(path, self.folder, self.at(_WHOLE), not multiplies_bytes())
         self._phase("approximate: whole models", 4)
         try:
             quantiser.prepare([self.data.samples.feeds(number) for number in parts.calibration])

@@ -77,7 +77,8 @@ def test_what_is_written_keeps_the_interface_and_says_what_it_is(place: Path) ->
     stated = {entry.key: entry.value for entry in written.metadata_props}
     assert stated["author"] == "somebody"
     about = json.loads(stated["superopt.approximate"])
-    assert about["layers"] == [one.name for one in result.approximation.approximated]  # type: ignore[union-attr]
+    assert result.approximation is not None
+    assert about["layers"] == [one.name for one in result.approximation.approximated]
     assert result.bytes_after is not None
     assert result.bytes_after < (result.bytes_before or 0)
     assert not taso_py.api.standing("m.onnx", "out.onnx").current
