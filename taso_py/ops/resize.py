@@ -12,6 +12,7 @@ import numpy as np
 
 from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
+from taso_py.graph.ordering import at_least
 from taso_py.graph.sizes import Expression, Size, image, product, symbol
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import round_attributes, single
@@ -41,8 +42,9 @@ class Resize(Operator):
 
     c is ``coordinate_transformation_mode``'s map from the result's positions to those of x.  Either ``scales`` or
     ``sizes`` holds one entry per axis; in normal form sizes are scales where float32 has them exactly.  An axis that
-    changes has a concrete size.  ``roi`` (starts, then ends) counts for ``tf_crop_and_resize`` only, and so does
-    ``extrapolation_value``, the value where c(i) lies outside of x; ``axes`` only for a policy that keeps the ratio.
+    changes has a concrete size, unless it has size 1: then its one element is the nearest of all.  ``roi`` (starts,
+    then ends) counts for ``tf_crop_and_resize`` only, and so does ``extrapolation_value``, the value where c(i) lies
+    outside of x; ``axes`` only for a policy that keeps the ratio.
     """
 
     onnx: ClassVar[str] = "Resize"
@@ -65,15 +67,25 @@ class Resize(Operator):
     def __post_init__(self) -> None:
         round_attributes(self, "extrapolation_value", "cubic_coeff_a")
 
+    def repeated(self, dims: Sequence[Size]) -> dict[int, Size]:
+        """The axes of size 1 whose element is repeated, and how often: nothing depends on the number, a symbol too."""
+        stretched = self.mode == "nearest" and self.keep_aspect_ratio_policy == "stretch"
+        if not stretched or self.coordinate_transformation_mode == "tf_crop_and_resize":
+            return {}
+        return {k: size for k, (size, dim) in enumerate(zip(self.sizes, dims, strict=False)) if dim == 1 != size}
+
     def resampled(self, dims: Sequence[Size]) -> dict[int, Axis]:
-        """The axes that change."""
+        """The axes that change, but for those that are repeated."""
         given = self.scales or self.sizes
         if bool(self.scales) == bool(self.sizes) or len(given) != len(dims):
             raise TypingError(f"{self} needs one scale or size per axis of {tuple(dims)}")
         if self.keep_aspect_ratio_policy != "stretch":
             return self._in_ratio(dims)
         found: dict[int, Axis] = {}
+        repeated = self.repeated(dims)
         for k, (target, dim) in enumerate(zip(given, dims, strict=True)):
+            if k in repeated:
+                continue
             region = (self.roi[k], self.roi[k + len(dims)]) if self.roi else (0.0, 1.0)
             if target == (1.0 if self.scales else dim):
                 if region != (0.0, 1.0):
@@ -141,8 +153,16 @@ class Resize(Operator):
             return TensorType(x.dtype, tuple(d if s == 1.0 else symbol(f"resized({d},{s})") for d, s in scaled))
         for k, axis in self.resampled(x.dims).items():
             dims[k] = axis.result
+        for k, size in self.repeated(x.dims).items():
+            if at_least(size, 1) is False:
+                raise TypingError(f"Resize to the size {size}")
+            dims[k] = size
         self._check_tables(x.dims)
         return TensorType(x.dtype, tuple(dims))
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        """A result has at least one element along an axis that changes."""
+        return [size - 1 for size in self.repeated(operands[0].dims).values()]
 
     def _excludes(self) -> bool:
         return self.mode == "cubic" or (self.mode == "linear" and bool(self.antialias))
@@ -164,11 +184,11 @@ class Resize(Operator):
             rule = f"{self.coordinate_transformation_mode},{self.nearest_mode}"
             rows = zip(index, x.dims, self.scales, strict=True)
             return x[[i if s == 1.0 else image(f"{rule},{s}", d, i) for i, d, s in rows]]
-        axes = self.resampled(x.dims)
-        if not axes:
+        axes, repeated = self.resampled(x.dims), self.repeated(x.dims)
+        if not axes and not repeated:
             return x[index]
         if self.mode == "nearest":
-            place = list(index)
+            place = [0 if k in repeated else i for k, i in enumerate(index)]
             for k, axis in axes.items():
                 place[k] = lookup(nearest_table(axis, self.nearest_mode), index[k])
             value: Scalar = x[place]
@@ -183,8 +203,13 @@ class Resize(Operator):
         axes = self.resampled(x.shape)
         if self.mode != "nearest" or any(0 in inside_table(axis) for axis in axes.values()):
             return None
+        repeated = self.repeated(x.shape)
         for k, axis in axes.items():
             x = np.take(x, nearest_table(axis, self.nearest_mode), axis=k)
+        for k, size in repeated.items():
+            if not isinstance(size, int):
+                return None
+            x = np.repeat(x, size, axis=k)
         return x
 
     def normal(self, *operands: TensorType) -> Self:
@@ -252,7 +277,8 @@ class Resize(Operator):
             return Writing(self.onnx, (Given(0), self._region() or absent, _floats(self.scales)), attributes)
         axes: tuple[int, ...] = ()
         if ratio_kept or (concrete(self.sizes) is None and opset >= 18):
-            axes = attributes["axes"] = self._chosen(x.rank) if ratio_kept else tuple(self.resampled(x.dims))
+            changed = sorted({*self.resampled(x.dims), *self.repeated(x.dims)})
+            axes = attributes["axes"] = self._chosen(x.rank) if ratio_kept else tuple(changed)
         sizes = concrete([self.sizes[k] for k in axes or range(x.rank)])
         region = self._region(axes) or absent
         inputs = (Given(0), region, absent, Constant.integers(sizes or ()))

@@ -40,7 +40,7 @@ from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
 from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget, writing_seconds
-from taso_py.run.searching import Explored, explore, log_trace
+from taso_py.run.searching import Explored, explore, log_trace, selected
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, unprepared
 from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
@@ -211,7 +211,7 @@ def _selected(job: Run, explored: Explored) -> Found:
     selection.deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
     known = [timed.state.table.nodes for timed in explored.judged]
     promising = [s for s in shortlist(found, job.start_cost, _SELECTED_FROM) if s.table.nodes not in known]
-    chosen = selection.best(promising, explored.tidied, explored.judged)
+    chosen = selected(job, explored, promising)
     job.clock.lap("select")
     return _with_selected(found, chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +17,7 @@ from taso_py.graph.table import Table
 from taso_py.report.rewrites import places_text
 from taso_py.rules.rule import RuleSet
 from taso_py.run.growth import growth
+from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.rewrites import places_of_steps
 from taso_py.run.run import PROPOSE_SHARE, SEARCH_SHARE, Run
@@ -94,7 +95,9 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     tidied = without_idle_nodes(view, _rules(job, barred), job.roofline, job.start_cost, late)
     if tidied is not None:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
-    selection = Selection(job, models, rewriter, view, job.deadline(PROPOSE_SHARE)) if job.options.race else None
+    limits = _limits(job)
+    timed = job.options.race
+    selection = Selection(job, models, rewriter, view, job.deadline(PROPOSE_SHARE), limits) if timed else None
     with _cache(job) as cache:
         cost = _cost_model(job, cache)
         proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
@@ -102,8 +105,7 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
             rewriter,
             cost,
             job.roofline,
-            _limits(job),
-            file_growth=growth(job.setting.loaded.table),
+            limits,
             barred=proposals.losers,
         )
         seeds = (*([] if tidied is None else [tidied]), *proposals.states)
@@ -214,8 +216,7 @@ class _QuickSearch:
             slice_s = self.share * max(0.0, job.deadline(SEARCH_SHARE) - now)
             last = now + _GRACE_SHARE * max(0.0, job.deadline(PROPOSE_SHARE) - now)
             limits = replace(limits, deadline=now + slice_s, grace=slice_s, last=max(last, now + slice_s))
-        by_roofline, grown = RooflineCost(job.roofline), growth(job.setting.loaded.table)
-        search = Backtracking(self.rewriter, by_roofline, job.roofline, limits, file_growth=grown, barred=barred)
+        search = Backtracking(self.rewriter, RooflineCost(job.roofline), job.roofline, limits, barred=barred)
         return search.seek(self.view, self.cost, job.stopped, lambda count, best: None, seeds).states[:_SEEDS]
 
 
@@ -230,6 +231,7 @@ def _limits(job: Run) -> Limits:
         patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
         patience_s=_PATIENCE_SHARE * max(0.0, deadline - time.monotonic()) if timed else 0.0,
         constant_bytes=max(_SMALL_GROWTH, _FILE_GROWTH * weight_bytes(job.setting.loaded.proto)),
+        file_growth=growth(job.setting.loaded.table),
     )
 
 
@@ -238,19 +240,33 @@ def _cache(job: Run) -> Cache:
     return Cache(job.options.cache, patience_s=patience)
 
 
+def selected(job: Run, explored: Explored, promising: Sequence[State]) -> list[State]:
+    """The fastest selection of the moves of promising states, and of others, in the whole model."""
+    selection = explored.selection
+    if selection is None:
+        return []
+    with _cache(job) as cache:
+        sizes = ",".join(f"{k}={v}" for k, v in sorted(job.setting.sizes.items()))
+        losses = Losses(cache, f"{sizes}|{_environment(job)}", job.worker.info().ort_version)
+        return selection.best(promising, explored.tidied, explored.judged, explored.found.gains, losses)
+
+
+def _environment(job: Run) -> str:
+    """Everything a time depends on besides a model."""
+    return "|".join(map(str, (job.setting.config, job.worker.info().ort_version, cpu_name())))
+
+
 def _cost_model(job: Run, cache: Cache) -> CostModel:
     if job.options.objective == "flops":
         return FlopsCost(job.roofline)
     if job.options.cost == "roofline" or not job.options.race:
         return RooflineCost(job.roofline)
-    config = job.setting.config
-    environment = "|".join(map(str, (config, job.worker.info().ort_version, cpu_name())))
     deadline = job.deadline(SEARCH_SHARE)
     return MeasuredCost(
         worker=job.worker,
         cache=cache,
         roofline=job.roofline,
-        environment=environment,
+        environment=_environment(job),
         start=job.start_cost,
         deadline=deadline,
         sizes=job.setting.sizes,

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, TooLateError, WorkerError
+from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
+from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
-from taso_py.search.strategy import ROUNDS
+from taso_py.search.strategy import ROUNDS, Limits
 from taso_py.search.view import View
 from taso_py.search.watch import OutOfTime
 
@@ -66,17 +68,27 @@ class Selection:
     rewriter: Rewriter
     start: View
     deadline: float
+    limits: Limits
+    """What a move may make of a model."""
     least: float = math.inf
     """The smallest share of the original's time that a state was measured at."""
     making_s: float = field(default=0.0, init=False)
     """The longest that making the model of a state, and its session, took."""
 
-    def best(self, states: Sequence[State], tidied: State | None, known: Sequence[Timed] = ()) -> list[State]:
+    def best(
+        self,
+        states: Sequence[State],
+        tidied: State | None,
+        known: Sequence[Timed] = (),
+        gains: Mapping[str, float] | None = None,
+        losses: Losses | None = None,
+    ) -> list[State]:
         """The fastest selection of the moves of ``states`` and the tidied one, at their measured costs.
 
         Those only that are faster than the original.  Backwards from each of the states: without the rules whose
         absence costs nothing.  Forwards from the tidied one.  What is ``known`` was judged before; a state that does
-        not even promise as much, or hardly more than another, is left to the race.
+        not even promise as much, or hardly more than another, is left to the race.  Last, whatever else matches is
+        tried on top of the best, in the order of the ``gains`` that the search took its rule for (None: it is not).
         """
         enough = min((timed.share for timed in known), default=1.0) * (1 + _DOUBT)
         promising = [state for state in states if state.cost <= enough * self.job.start_cost]
@@ -90,6 +102,8 @@ class Selection:
             ends.append(plain)
         if states and (not ends or min(t.share for t in ends) > 1 - _TIE or _is_least(plain, ends)):
             ends.append(self._forwards(plain, states[0].trace))
+        if gains is not None:
+            ends.append(self._extended(min([self._original(), *ends], key=lambda timed: timed.share), gains, losses))
         best = sorted(ends, key=lambda timed: timed.share)[:1]
         return self.faster([*best, *([plain] if plain is not None and plain not in best else [])])
 
@@ -120,7 +134,7 @@ class Selection:
 
     def _forwards(self, best: Timed | None, steps: Sequence[TraceStep]) -> Timed:
         """From the tidied state, or the original: with each further rule that pays there."""
-        current = best or Timed(State(self.start, self.rewriter.later(self.start), self.job.start_cost, 0.0), 1.0)
+        current = best or self._original()
         for rule in reversed(_by_gain(steps)):
             if any(step.rule == rule for step in current.state.trace):
                 continue
@@ -129,6 +143,64 @@ class Selection:
             if trial is not None and ratio is not None and ratio.high < 1 - _TIE:
                 current = self._measured(trial, current.share * ratio.median)
         return current
+
+    def _extended(self, best: Timed, gains: Mapping[str, float], losses: Losses | None) -> Timed:
+        """With every move that pays on top of it: each rule that matches there, at all its sites.
+
+        A place by itself may hide what a move is worth, such as that a layout is kept from one end of the model to the
+        other.  What costs nothing is tried again after every gain: it may have waited for that.
+        """
+        current, settled = best, set[Hashable]()
+        while True:
+            before = current
+            for group in self._by_promise(current.state, gains):
+                move = (group[0].rule.name, group[0].choice)
+                trial = None if move in settled else self._moved(current.state, group)
+                if trial is None or (losses is not None and losses.include(current.state.table, trial.table)):
+                    continue
+                ratio = self._compared(current.state, trial, 1 - _TIE)
+                if ratio is None:
+                    continue
+                if ratio.high < 1 - _TIE:
+                    # Many are tried, so that chance alone would let one pass: it has to pass twice.
+                    settled.add(move)
+                    ratio = self._compared(current.state, trial, 1 - _TIE) or ratio
+                    if ratio.high < 1 - _TIE:
+                        current = self._measured(trial, current.share * ratio.median)
+                        break
+                if ratio.low > 1 + _TIE:
+                    settled.add(move)
+                if losses is not None:
+                    losses.add(current.state.table, trial.table, ratio)
+            if current is before or self._late():
+                return current
+
+    def _by_promise(self, state: State, gains: Mapping[str, float]) -> list[Sequence[Match]]:
+        """What may be done to a state; where the search knows nothing of a rule, the more sites the better."""
+        try:
+            with self.start.watch.until(self.deadline):
+                groups = self.rewriter.groups(state.view, state.matches())
+        except OutOfTime:
+            return []
+        return sorted(groups, key=lambda g: (gains.get(g[0].rule.name, 0.0), len(g)), reverse=True)
+
+    def _moved(self, state: State, group: Sequence[Match]) -> State | None:
+        """A state after one more move; None where it makes too much of the model, and where time is up."""
+        if self._late():
+            return None
+        try:
+            with self.start.watch.until(self.deadline):
+                moved = self.rewriter.apply(state.view, group, ROUNDS)
+        except OutOfTime:
+            return None
+        if moved is None or not self.limits.admit(state.table, moved.view.table):
+            return None
+        step = TraceStep.of(moved, group[0])
+        later = self.rewriter.later(moved.view, (state.view, state.matches))
+        return State(moved.view, later, 0.0, self.job.roofline.total(moved.view.table), (*state.trace, step))
+
+    def _original(self) -> Timed:
+        return Timed(State(self.start, self.rewriter.later(self.start), self.job.start_cost, 0.0), 1.0)
 
     def _simpler(self, best: Timed, trial: State | None, *, most: float) -> tuple[Timed, Interval | None]:
         """A state without one rule, where that is surely no slower; else what it was tried against.  And their ratio.
@@ -149,7 +221,7 @@ class Selection:
         """
         if trial is None or self._late() or trial.table.nodes == best.table.nodes:
             return None
-        return self._ratio(best, trial, bounds)
+        return self._ratio(best if best.trace else None, trial, bounds)
 
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)

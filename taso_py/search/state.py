@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -40,6 +41,21 @@ class TraceStep:
     """The values of the rule's free choices."""
     applied: tuple[Applied, ...] = field(default=(), repr=False)
     """What leads from the table before the move to the one after it."""
+
+    @staticmethod
+    def of(moved: Moved, match: Match, before: float = 0.0, after: float = 0.0, *, refined: bool = False) -> TraceStep:
+        """A move that began with ``match``, and what it cost."""
+        return TraceStep(
+            rule=match.rule.name,
+            sites=moved.sites,
+            tidied=moved.tidied,
+            before=before,
+            after=after,
+            table=moved.view.table,
+            refined=refined,
+            choice=match.choice,
+            applied=moved.applied,
+        )
 
     def done_as(self, moved: Moved) -> TraceStep:
         """The same move on another table."""
@@ -82,3 +98,5 @@ class Found:
     """The best state without the rules that it does not need."""
     selected: tuple[State, ...] = ()
     """States of moves that pay in the whole model, where that was asked."""
+    gains: Mapping[str, float] = field(default_factory=dict)
+    """The best gain of each rule that was tried, as a share of the start's cost, by the search's own prices."""

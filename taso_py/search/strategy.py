@@ -48,6 +48,14 @@ class Limits:
     """Largest growth of the number of nodes."""
     constant_bytes: float = float("inf")
     """Most bytes that new constants may add to the file."""
+    file_growth: Callable[[Table], float] = lambda table: 0.0
+    """The bytes that a table's constants add to it."""
+
+    def admit(self, before: Table, after: Table) -> bool:
+        """Whether what a move makes of a table is not too large."""
+        if live_size(after) > self.nodes * max(live_size(before), 16):
+            return False
+        return self.file_growth(after) <= self.constant_bytes
 
 
 Stop = Callable[[], bool]
@@ -113,7 +121,6 @@ class Backtracking:
     roofline: Roofline
     limits: Limits
     _: KW_ONLY
-    file_growth: Callable[[Table], float] = lambda table: 0.0
     barred: frozenset[str] = frozenset()
     """Rules that make no move."""
     _seen: dict[int, list[Table]] = field(default_factory=dict)
@@ -173,7 +180,7 @@ class Backtracking:
                 fresh = [barred | {rule} for rule in rules if barred | {rule} not in tried]
                 waiting += fresh
                 tried.update(fresh)
-        return Found(reached, reason, self._built)
+        return Found(reached, reason, self._built, gains=dict(self._gains))
 
     def _descend(
         self,
@@ -258,7 +265,7 @@ class Backtracking:
         if outcome is None or not self._is_new(outcome.view.table):
             return None
         classes = self.rewriter.classes(matches)
-        if not self._admissible(state, outcome):
+        if not self.limits.admit(state.table, outcome.view.table):
             groups[:0] = classes if len(classes) > 1 else []
             return None
         estimate = self.cost.difference(first.table, outcome.view.table)
@@ -287,19 +294,7 @@ class Backtracking:
         after, rule = outcome.view, matches[0].rule.name
         cost = first.cost + estimate.seconds
         self._gains[rule] = max(self._gains.get(rule, 0.0), (state.cost - cost) / first.cost)
-        choice = matches[0].choice
-        applied = outcome.applied
-        step = TraceStep(
-            rule=rule,
-            sites=outcome.sites,
-            tidied=outcome.tidied,
-            before=state.cost,
-            after=cost,
-            table=after.table,
-            refined=refined,
-            choice=choice,
-            applied=applied,
-        )
+        step = TraceStep.of(outcome, matches[0], state.cost, cost, refined=refined)
         return State(
             after,
             self.rewriter.later(after, (state.view, state.matches)),
@@ -359,12 +354,6 @@ class Backtracking:
             state = replace(state, matches=rewriter.later(outcome.view, before))
         return replace(state, matches=self.rewriter.later(state.view)) if state.trace else None
 
-    def _admissible(self, state: State, outcome: Moved) -> bool:
-        table = outcome.view.table
-        if live_size(table) > self.limits.nodes * max(live_size(state.table), 16):
-            return False
-        return self.file_growth(table) <= self.limits.constant_bytes
-
     def _refined(
         self, first: State, state: State, matches: Sequence[Match], estimate: Estimate, lost: set[int]
     ) -> tuple[Moved, Estimate] | None:
@@ -373,7 +362,9 @@ class Backtracking:
         if not kept:
             return None
         outcome = self.rewriter.apply(state.view, kept, ROUNDS)
-        if outcome is None or not self._admissible(state, outcome) or not self._is_new(outcome.view.table):
+        if outcome is None or not self.limits.admit(state.table, outcome.view.table):
+            return None
+        if not self._is_new(outcome.view.table):
             return None
         better = self.cost.difference(first.table, outcome.view.table)
         return (outcome, better) if better is not None and better.seconds < estimate.seconds else None

@@ -196,6 +196,11 @@ RESIZES = [
     ),
     Case(_sized((2, 3, 7, 3), "nearest", "half_pixel"), (SMALL,), first=11, fixed=SMALL),
     Case(_sized((2, 3, 8, 10), "nearest", "half_pixel"), (SMALL,), first=11, fixed=SMALL),
+    *(
+        Case(_sized((2, 3, 7, 10), "nearest", c), ((2, 3, 1, row),), first=11, fixed=(2, 3, 1, row))
+        for c in ("half_pixel", "asymmetric", "align_corners")
+        for row in (1, 5)
+    ),
     Case(_sized((2, 3, 7, 4), "linear", "half_pixel"), (SMALL,), ("float32",), first=11, fixed=SMALL),
     Case(_sized((2, 3, 1, 9), "linear", "align_corners"), (SMALL,), ("float32",), first=11, fixed=SMALL),
     *(

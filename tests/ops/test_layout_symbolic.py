@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -266,6 +267,17 @@ def test_a_batch_size_may_be_symbolic() -> None:
     writing = odd.write(18, [tensor(N, 3, 5, 5)])
     assert writing is not None
     assert writing.attributes["axes"] == (2,)
+
+
+def test_one_element_is_repeated_any_number_of_times() -> None:
+    pixel = tensor(N, 3, 1, 4)
+    repeated = Resize(sizes=(N, 3, S, 8))
+    assert repeated.infer(pixel).dims == (N, 3, S, 8)
+    assert repeated.nonnegative(pixel) == [S - 1]
+    assert repeated.write(18, [pixel]) is None
+    for wrong in ({"mode": "linear"}, {"sizes": (N, 3, 0, 8)}, {"sizes": (N, 3, 8, S)}):
+        with pytest.raises(TypingError):
+            replace(repeated, **wrong).infer(pixel)
 
 
 @pytest.mark.parametrize(

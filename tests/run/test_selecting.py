@@ -17,6 +17,7 @@ from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection, Timed
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
+from taso_py.search.strategy import Limits
 from taso_py.search.view import View
 from tests.helpers.graphs import model, rewriter, running, view_of
 
@@ -70,7 +71,8 @@ def selection(
         start_cost=20.0, baseline=baseline, setting=SimpleNamespace(feeds=[{}]),
         stopped=lambda: False, tell_measured=lambda speedup: None, roofline=SimpleNamespace(total=lambda table: 1.0),
     )  # fmt: skip
-    chosen = Weighed(job, SimpleNamespace(), rules, view_of(loaded, canonical), deadline or time.monotonic() + 60)
+    end = deadline or time.monotonic() + 60
+    chosen = Weighed(job, SimpleNamespace(), rules, view_of(loaded, canonical), end, Limits(end))
     chosen.seconds = seconds
     return chosen
 
@@ -116,6 +118,36 @@ def test_a_state_that_promises_hardly_more_than_one_that_was_judged_is_left_to_t
 def test_nothing_is_selected_where_the_original_is_fastest() -> None:
     choice = selection()
     assert choice.best([walked(choice.rewriter, choice.start, "bad")], None) == []
+
+
+def test_what_the_search_did_not_find_is_tried_in_the_whole_model() -> None:
+    choice = selection()
+    assert choice.best([], None) == []
+    best, *_ = choice.best([], None, gains={})
+    assert [step.rule for step in best.trace] == ["idle"]
+    assert best.cost == pytest.approx(20.0 * 16 / 17)
+
+
+def test_a_move_that_makes_too_much_of_a_model_is_not_tried() -> None:
+    choice = selection()
+    choice.limits = Limits(choice.deadline, constant_bytes=0.0, file_growth=lambda table: 1.0)
+    assert choice.best([], None, gains={}) == []
+
+
+class Joined(Weighed):
+    """A Log costs less where there is only one Relu."""
+
+    def _of(self, table: Table) -> float:
+        counts = running(table)
+        return super()._of(table) - (4.0 if counts["Relu"] == 1 and counts["Log"] else 0.0)
+
+
+def test_what_costs_nothing_is_tried_again_after_a_gain() -> None:
+    choice = selection({**SECONDS, "Log": 5.0})
+    joined = Joined(choice.job, choice.models, choice.rewriter, choice.start, choice.deadline, choice.limits)
+    joined.seconds = choice.seconds
+    best, *_ = joined.best([], None, gains={"needed": 0.9})
+    assert [step.rule for step in best.trace] == ["idle", "needed", "good"]
 
 
 def test_prices_are_those_of_the_whole_model_and_add_up() -> None:

@@ -24,7 +24,7 @@ def claimed(proof: Proved) -> Callable[[Instance], bool]:
         typing = Typing(instance.rule, instance.placed, instance.placed_right, tensors, outputs, types.__getitem__)
         if not _within(instance, typing, proof) or not typing.of_types(proof.types):
             return False
-        return any(covered(proof.patterns, typing.signature(whole=whole)) for whole in (True, False))
+        return any(covered(proof.patterns, typing.signature(whole=whole)) for whole in (False, True))
 
     return includes
 
