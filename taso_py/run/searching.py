@@ -95,22 +95,20 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     tidied = without_idle_nodes(view, _rules(job, barred), job.roofline, job.start_cost, late)
     if tidied is not None:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
-    limits = _limits(job)
-    timed = job.options.race
-    selection = Selection(job, models, rewriter, view, job.deadline(PROPOSE_SHARE), limits) if timed else None
+    selection = _selection(job, models, rewriter, view) if job.options.race else None
     with _cache(job) as cache:
         cost = _cost_model(job, cache)
         proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
-        search = Backtracking(
-            rewriter,
-            cost,
-            job.roofline,
-            limits,
-            barred=proposals.losers,
-        )
+        search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
         seeds = (*([] if tidied is None else [tidied]), *proposals.states)
         found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
     return Explored(found, tidied, selection, proposals.judged)
+
+
+def _selection(job: Run, models: OpenModels, rewriter: Rewriter, view: View) -> Selection:
+    return Selection(
+        job=job, models=models, rewriter=rewriter, start=view, deadline=job.deadline(PROPOSE_SHARE), limits=_limits(job)
+    )
 
 
 def single_gains(job: Run) -> dict[str, float]:

@@ -59,7 +59,7 @@ class Judged:
     losers: frozenset[str]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Selection:
     """Builds states from moves of others and times them in the whole model, until ``deadline`` (time.monotonic())."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
@@ -72,7 +72,14 @@ def selection(
         stopped=lambda: False, tell_measured=lambda speedup: None, roofline=SimpleNamespace(total=lambda table: 1.0),
     )  # fmt: skip
     end = deadline or time.monotonic() + 60
-    chosen = Weighed(job, SimpleNamespace(), rules, view_of(loaded, canonical), end, Limits(end))
+    chosen = Weighed(
+        job=job,
+        models=SimpleNamespace(),
+        rewriter=rules,
+        start=view_of(loaded, canonical),
+        deadline=end,
+        limits=Limits(end),
+    )
     chosen.seconds = seconds
     return chosen
 
@@ -144,7 +151,7 @@ class Joined(Weighed):
 
 def test_what_costs_nothing_is_tried_again_after_a_gain() -> None:
     choice = selection({**SECONDS, "Log": 5.0})
-    joined = Joined(choice.job, choice.models, choice.rewriter, choice.start, choice.deadline, choice.limits)
+    joined = Joined(**{f.name: getattr(choice, f.name) for f in fields(Selection) if f.init})
     joined.seconds = choice.seconds
     best, *_ = joined.best([], None, gains={"needed": 0.9})
     assert [step.rule for step in best.trace] == ["idle", "needed", "good"]
