@@ -22,8 +22,7 @@ CLOCKS: Mapping[str, frozenset[str]] = {
 """By module or class: what tells the time of day."""
 LISTED: Mapping[tuple[str, str], str] = {
     ("streams.py", "formatted"): "lines of a log say when they were written",
-    ("cost/measured.py", "_measure"): "a measurement says when it was taken",
-    ("cost/measured.py", "_estimated"): "likewise",
+    ("cost/measurement.py", "now"): "a measurement says when it was taken",
     ("cost/cache.py", "_move_aside"): "a damaged file gets a name that no other has",
     ("folders.py", "_remove_if_abandoned"): "how old a file is the system tells by this clock alone; its lock decides",
 }

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from taso_py.cost.measurement import Measurement
 from taso_py.errors import OutputError, UsageError
 from taso_py.files import parse_json, write_text
 from taso_py.folders import alone
@@ -46,18 +47,6 @@ _SELECT = "SELECT key, before, after, noise, samples, ort_version, created FROM 
 _INSERT = """INSERT OR REPLACE INTO regions (key, before, after, noise, samples, ort_version, created)
     VALUES (?,?,?,?,?,?,?)"""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One measured region: its old and its new form and the noise in seconds, timed rounds, ONNX Runtime, Unix time."""
-
-    before: float
-    after: float
-    noise: float
-    samples: int
-    ort_version: str
-    created: float
 
 
 @dataclass(frozen=True, slots=True)

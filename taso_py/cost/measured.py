@@ -23,7 +23,8 @@ import onnx
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef
-from taso_py.cost.cache import Cache, Measurement
+from taso_py.cost.cache import Cache
+from taso_py.cost.measurement import Measurement
 from taso_py.cost.model import Estimate, Part
 from taso_py.cost.regions import Fragment, Region, regions
 from taso_py.cost.roofline import Roofline
@@ -110,7 +111,7 @@ class MeasuredCost:
             return self._estimated(before, after, place)
         if len(rounds) < _ROUNDS:
             return None
-        found = Measurement(*_fastest(rounds), len(rounds), self.worker.info().ort_version, time.time())
+        found = Measurement.now(*_fastest(rounds), len(rounds), self.worker.info().ort_version)
         self.cache.put_many({key: found})
         self.timed += 1
         self.on_measured(self.timed)
@@ -120,7 +121,7 @@ class MeasuredCost:
         """The roofline's word on a region that cannot run on its own; not remembered."""
         old = sum(self.roofline.node(before, v, n) for v, n in place.before.nodes)
         new = sum(self.roofline.node(after, v, n) for v, n in place.after.nodes)
-        return Measurement(old, new, 0.0, 0, "", time.time())
+        return Measurement.now(old, new, 0.0, 0, "")
 
     def _time(self, before: Table, old: Fragment, after: Table, new: Fragment) -> list[tuple[float, float]]:
         handles: list[int] = []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import dataclass
 
 from taso_py.backend.statistics import Interval
-from taso_py.cost.cache import Cache, Measurement
+from taso_py.cost.cache import Cache
+from taso_py.cost.measurement import Measurement
 from taso_py.graph.table import Table
 
 
@@ -27,7 +27,7 @@ class Losses:
 
     def add(self, before: Table, after: Table, ratio: Interval) -> None:
         """A pair of models of which the second takes ``ratio`` times as long as the first."""
-        found = Measurement(1.0, ratio.median, (ratio.high - ratio.low) / 2, 1, self.ort_version, time.time())
+        found = Measurement.now(1.0, ratio.median, (ratio.high - ratio.low) / 2, 1, self.ort_version)
         self.cache.put_many({self._key(before, after): found})
 
     def _key(self, before: Table, after: Table) -> str:

@@ -23,7 +23,8 @@ import taso_py
 import taso_py.run
 from taso_py import errors
 from taso_py.cli import main, superopt
-from taso_py.cost.cache import Cache, Measurement
+from taso_py.cost.cache import Cache
+from taso_py.cost.measurement import Measurement
 from taso_py.onnx_io.artifact import CopiedFile
 from taso_py.options import Options
 from taso_py.result import JSON_FIELDS, Result
@@ -275,7 +276,8 @@ module = types.ModuleType("taso_py.run.pipeline")
 module.optimize = optimize
 sys.modules["taso_py.run.pipeline"] = taso_py.run.pipeline = module
 from taso_py.cli import main, superopt
-from taso_py.cost.cache import Cache, Measurement
+from taso_py.cost.cache import Cache
+from taso_py.cost.measurement import Measurement
 sys.exit(main(["optimize", {model!r}, "-q"]))
 """
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from taso_py.cost.cache import APPLICATION_ID, Cache, CacheStats, Measurement, cache_path
+from taso_py.cost.cache import APPLICATION_ID, Cache, CacheStats, cache_path
+from taso_py.cost.measurement import Measurement
 from taso_py.errors import OutputError, UsageError
 from tests.conftest import tiny_network
 
@@ -263,7 +264,8 @@ WRITER = """
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from taso_py.cost.cache import Cache, Measurement
+from taso_py.cost.cache import Cache
+from taso_py.cost.measurement import Measurement
 path, name = Path(sys.argv[1]), sys.argv[2]
 with Cache(path) as cache:
     for i in range(60):

@@ -16,7 +16,8 @@ import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.audit.random_models import random_model
-from taso_py.cost.cache import Cache, Measurement
+from taso_py.cost.cache import Cache
+from taso_py.cost.measurement import Measurement
 from taso_py.rules.location import rules_directory
 
 WEIGHTS = "weights.bin"
