@@ -20,6 +20,8 @@ from taso_py.providers.lossless import executed_errors, loss
 from taso_py.providers.race import ProviderRace
 from taso_py.providers.record import RacedProvider
 
+_LEAST_JUDGED = 4
+"""Samples that are enough where time is short: others decide in the end."""
 _LEAST_PATIENCE_S = 2.0
 """What one request of a race may take at least."""
 
@@ -36,7 +38,7 @@ def hinted(
         with Worker(config) as worker, worker.keeping_to(until):
             if loss(executed_errors(worker)) is None:
                 return _failed(config, f"{short_name(config.ep)} computes in float32 all the same here")
-            verdict = judge.on(worker).verdict(exact, selection, beyond=beyond, until=until)
+            verdict = judge.on(worker).verdict(exact, selection, beyond=beyond, until=until, least=_LEAST_JUDGED)
     except (ModelError, RuntimeMissingError, TooLateError, WorkerError) as error:
         return _failed(config, str(error))
     return Candidate(

@@ -43,7 +43,7 @@ from taso_py.run.run import Clock
 _WHOLE, _LAYERS, _LOOKED, _CHOSEN, _RACED, _TESTED = 0.25, 0.35, 0.48, 0.6, 0.7, 0.85
 """Shares of the stage's time by whose end whole models are made, all layers together, layers looked at one by one,
 chosen, candidates raced and the winner tested; the confirmation has the rest."""
-_HINTED = 0.2
+_HINTED = 0.3
 """The part of the stage's time that providers with a hint may be judged in; what follows shares the rest."""
 _RACED_HERE = 0.65
 """By whose end candidates are raced in the exact model's process, where others are raced beside it afterwards."""
