@@ -13,7 +13,7 @@ from taso_py.approximate import hinted as hints
 from taso_py.approximate.candidates import GUARD, Bench, Candidate
 from taso_py.approximate.choosing import Chooser
 from taso_py.approximate.judge import Judge, Verdict
-from taso_py.approximate.layers import gains, layers_of
+from taso_py.approximate.layers import LAYERS, gains, layers_of
 from taso_py.approximate.model import overridable
 from taso_py.approximate.quantise import QuantiseError, Quantiser
 from taso_py.approximate.record import (
@@ -52,6 +52,7 @@ _LEAST_S = 8.0
 _CONFIRM_ROUNDS, _BLOCK_S, _PROFILE_S = 15, 0.25, 0.5
 _PATIENCE_S = 2.0
 _HINT_ROUNDS, _LEAST_RACE_S = 6, 2.0
+_NO_LAYER = "no Conv, MatMul or Gemm of the model has constant float32 weights"
 _MOST_TESTED = 2
 """Models that are tested on the unseen samples: each further one warrants less."""
 _MOST_TOLD = 20
@@ -183,7 +184,8 @@ class Stage:
                 found.append(one)
             else:
                 self.told.append(one)
-        self.begin = time.monotonic()
+        if self.hinted:
+            self.begin = time.monotonic()
         return found
 
     def _with_hints(self, error: Exception) -> Exception:
@@ -200,6 +202,8 @@ class Stage:
         if names:
             words = f"a caller may override '{names[0]}', which 8-bit weights would not hear of"
             raise DroppedError("unsupported", f"{words}: {spelled('freeze_initializers')}")
+        if not self.exact.functions and not any(node.op_type in LAYERS for node in self.exact.graph.node):
+            raise DroppedError("nothing to quantise", _NO_LAYER)
         parts = self.data.parts
         quantiser = Quantiser(path, self.folder, self.at(_WHOLE), not multiplies_bytes())
         self._phase("approximate: whole models", 4)
@@ -213,8 +217,7 @@ class Stage:
             layers=layers_of(onnx.load(quantiser.prepared)),
         )  # fmt: skip
         if not bench.layers:
-            words = "no Conv, MatMul or Gemm of the model has constant float32 weights"
-            raise DroppedError("nothing to quantise", words)
+            raise DroppedError("nothing to quantise", _NO_LAYER)
         whole = bench.whole_models(lambda number: self.progress.update(done=number))
         bench.until = quantiser.until = self.at(_LAYERS)
         self._phase("approximate: layers", len(bench.layers))
