@@ -24,8 +24,9 @@ _LEVELS = {"disable": "DISABLE_ALL", "basic": "ENABLE_BASIC", "extended": "ENABL
 def session(model: str | PathLike[str], *, allow_library: bool = False) -> InferenceSession:
     """An onnxruntime.InferenceSession of a model, made as the file MODEL.session.json beside it says.
 
-    Without such a file it is the default session of the CPU provider.  ``allow_library``: the file is trusted to name a
-    library of providers, or provider options other than superopt's own, which may lead to code.  Raises ModelError for
+    Without such a file it is the default session of the CPU provider.  Where an error budget was given, the file may
+    ask for less precision, and the session has it.  ``allow_library``: the file is trusted to name a library of
+    providers, or provider options other than superopt's own, which may lead to code.  Raises ModelError for
     a model that is missing or cannot be loaded, UsageError for a session file that is damaged, belongs to another
     model or is not trusted so far, RuntimeMissingError where this process has not the provider.
     """
@@ -40,10 +41,24 @@ def session(model: str | PathLike[str], *, allow_library: bool = False) -> Infer
             f"{file} belongs to another file than {path} as it is now (their sha256 differ): "
             "optimise again, or remove it for the default session"
         )
+    _require_weights(path, record, file)
     trusted = record.needs_consent
     if trusted is not None and not allow_library:
         raise UsageError(f"{file} names {trusted}, which may load code: allow_library=True if you trust it")
     return _session(path, _providers(record, file), record)
+
+
+def _require_weights(path: Path, record: SessionRecord, file: Path) -> None:
+    """The files of weights beside the model are those that it was timed with; UsageError where one is not."""
+    for name, sha256 in record.external.items():
+        data = path.parent / name
+        if not data.is_file():
+            raise ModelError(f"{data}, which holds weights of {path}, is missing: put it beside the model")
+        if sha256_of(data) != sha256:
+            raise UsageError(
+                f"{file} is for other weights than those in {data} (their sha256 differ): "
+                "optimise again, or remove it for the default session"
+            )
 
 
 def _providers(record: SessionRecord, file: Path) -> list[Any] | None:

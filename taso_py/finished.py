@@ -10,9 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from taso_py.approximate.record import Approximation
 from taso_py.errors import SuperoptError
 from taso_py.files import write_atomically, write_text
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, model_files
+from taso_py.providers.record import Placement, ProviderRun, require_no_approximation, write_session
 
 if TYPE_CHECKING:
     import onnx
@@ -94,6 +96,43 @@ class FinishedModel:
         """Write a text; the models are never overwritten."""
         kept = (*self.sources, *([self.output] if self.output is not None else []))
         write_text(Path(path), text, sources=kept, force=force)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedModel(FinishedModel):
+    """A finished model that may run on a provider of its own, or with less precision there."""
+
+    placement: Placement | None = None
+    """On which of several providers it runs, and what that alone gains; None where one was named."""
+    approximation: Approximation | None = None
+    """What became of an error budget, which no proof speaks of; None where there was none."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the resulting model computes something else within an error budget: then it is not proved."""
+        return self.approximation is not None and self.approximation.applied
+
+    @property
+    def ran(self) -> Placement | ProviderRun | None:
+        """How the result is run, where that was chosen and stands beside it; None: as the options said."""
+        told = self.approximation
+        return told.provider if told is not None and told.session_words() is not None else self.placement
+
+    def save(self, path: str | PathLike[str], *, force: bool = False) -> Self:
+        """As `FinishedModel.save`; a session file that would approximate this model too goes, by ``force`` alone."""
+        target = Path(path)
+        stale = require_no_approximation(target, force=force) if self.ran is None else None
+        saved = FinishedModel.save(self, target, force=force)  # super() knows no class with slots
+        if stale is not None:
+            stale.unlink(missing_ok=True)
+        return saved
+
+    def write_into(self, folder: Path, target: Path) -> None:
+        """The model, and beside it how a session of it is made if that was chosen among providers."""
+        FinishedModel.write_into(self, folder, target)
+        if self.ran is not None:
+            words = None if self.approximation is None else self.approximation.session_words()
+            write_session(self.ran, folder, target, words)
 
 
 def total_bytes(files: Sequence[Path]) -> int | None:

@@ -11,13 +11,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from taso_py.approximate.record import Approximation
 from taso_py.errors import SuperoptError, UsageError
-from taso_py.finished import FinishedModel
+from taso_py.finished import PlacedModel
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
 from taso_py.options.delivery import REPORT_SUFFIXES
 from taso_py.options.gate import require_conditions
-from taso_py.providers.record import Placement, record_of, session_file
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.result/1"
@@ -159,7 +157,7 @@ class Presenter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result(FinishedModel):
+class Result(PlacedModel):
     """The outcome of one optimisation: `to_json` holds the figures, `model` and `save` the model itself.
 
     Times in milliseconds are medians of the confirmation run, `speedup` is the median of the paired ratios
@@ -222,10 +220,6 @@ class Result(FinishedModel):
     """What `report` and notebooks show it with."""
     unproved: str = ""
     """How many of the chosen rules were left out for want of a proof, in words; empty: none was."""
-    placement: Placement | None = None
-    """On which of several providers it runs, and what that alone gains; None where one was named."""
-    approximation: Approximation | None = None
-    """What became of an error budget, which no proof speaks of; None where there was none."""
     suggested_budget_s: float | None = None
     """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 
@@ -233,18 +227,6 @@ class Result(FinishedModel):
     def changed(self) -> bool:
         """Whether the resulting model differs from the one given."""
         return bool(self.rules) or self.approximate
-
-    @property
-    def approximate(self) -> bool:
-        """Whether the resulting model computes something else within an error budget: then it is not proved."""
-        return self.approximation is not None and self.approximation.applied
-
-    def write_into(self, folder: Path, target: Path) -> None:
-        """The model, and beside it how a session of it is made if that was chosen among providers."""
-        FinishedModel.write_into(self, folder, target)  # super() knows no class with slots
-        if self.placement is not None:
-            record = record_of(self.placement, folder / target.name, target)
-            session_file(folder / target.name).write_text(record.to_json(), encoding="utf-8")
 
     def save_decisions(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write what was decided, for `taso_py.apply`, with what was measured for whoever reviews it.

@@ -16,7 +16,7 @@ import pytest
 
 import taso_py
 from taso_py.errors import ModelError, RuntimeMissingError, UsageError
-from taso_py.options.providers import settled_options
+from taso_py.options.providers import bf16_options, settled_options
 from taso_py.providers.record import Placement, SessionRecord, read_record, record_of, session_file
 from tests.conftest import ROOT, tiny_network
 from tests.helpers.interpreters import OPENVINO, openvino_python
@@ -80,6 +80,8 @@ def test_a_file_of_another_model_is_refused(model: Path) -> None:
         (lambda told: json.dumps(told | {"threads": 0}), "threads cannot be 0"),
         (lambda told: json.dumps(told | {"threads": True}), "threads cannot be True"),
         (lambda told: json.dumps(told | {"options": {"a": 1}}), "options cannot be"),
+        (lambda told: json.dumps(told | {"external": ["w"]}), "external cannot be"),
+        (lambda told: json.dumps(told | {"approximation": 1}), "approximation cannot be 1"),
         (lambda told: json.dumps(told | {"ort_level": "most"}), "ort_level cannot be 'most'"),
         (lambda told: json.dumps(told | {"ep": None}), "ep cannot be None"),
         (lambda told: json.dumps(told | {"python": 3}), "python cannot be 3"),
@@ -124,6 +126,37 @@ def test_options_that_superopt_sets_by_itself_need_no_consent(model: Path) -> No
     if OPENVINO not in onnxruntime.get_available_providers():
         with pytest.raises(RuntimeMissingError, match=r"has not here: it was timed with onnxruntime 1\.31\.1"):
             taso_py.session(model)
+
+
+def test_a_hint_that_superopt_gives_needs_no_consent(model: Path) -> None:
+    options = bf16_options(OPENVINO, {}, 2)
+    assert options is not None
+    record = placed(model, ep=OPENVINO, options=options, approximation="bf16 by provider hint: not proved")
+    assert record.needs_consent is None
+    require_valid(json.loads(session_file(model).read_text()))
+    assert read_record(session_file(model)) == record
+
+
+def test_a_file_of_an_earlier_version_is_read(model: Path) -> None:
+    told = json.loads(placed(model).to_json())
+    del told["external"], told["approximation"]
+    session_file(model).write_text(json.dumps(told))
+    assert taso_py.session(model).run(None, FEEDS)[0].shape == (1, 4, 8, 8)
+
+
+def test_the_file_holds_for_the_weights_beside_the_model(model: Path) -> None:
+    outside = onnx.load(model)
+    onnx.save(outside, model, save_as_external_data=True, location="w.data", size_threshold=0)
+    record = placed(model)
+    assert list(record.external) == ["w.data"]
+    assert taso_py.session(model).run(None, FEEDS)[0].shape == (1, 4, 8, 8)
+    data = model.with_name("w.data")
+    data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
+    with pytest.raises(UsageError, match=r"for other weights than those in .*w\.data"):
+        taso_py.session(model)
+    data.unlink()
+    with pytest.raises(ModelError, match=r"w\.data, which holds weights of .* is missing"):
+        taso_py.session(model)
 
 
 def test_a_model_that_is_missing_or_damaged_is_one_line(tmp_path: Path) -> None:

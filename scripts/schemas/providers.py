@@ -23,7 +23,7 @@ def of_providers() -> tuple[Document, ...]:
         ),
         Document(
             record.SCHEMA,
-            "OUT.session.json beside a model that superopt optimize --ep auto wrote: how a session of it is made.",
+            "OUT.session.json beside a model that superopt optimize wrote for a provider: how a session of it is made.",
             fields_of(record.SessionRecord),
             record.SessionRecord,
         ),

@@ -15,7 +15,7 @@ from taso_py.approximate.layers import Layer, quantised_layers
 from taso_py.approximate.model import foreign_domains, restored
 from taso_py.approximate.quantise import CALIBRATORS, Calibrator, QuantiseError, Quantiser
 from taso_py.approximate.record import Kind, TriedApproximation
-from taso_py.backend.protocol import ModelRef
+from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.errors import ModelError, TooLateError, WorkerError
 
 GUARD = 0.9
@@ -33,13 +33,23 @@ class Candidate:
     """Those that it computes with 8 bits."""
     whole: bool
     verdict: Verdict
+    config: WorkerConfig | None = None
+    """How it runs, a provider's hint included; None: as the exact model does."""
 
     def told(self, speedup: float | None = None, failure: str | None = None) -> TriedApproximation:
         """For the record."""
         return TriedApproximation(
             self.kind, self.calibrator, len(self.layers), whole=self.whole, error=self.verdict.error,
-            speedup=speedup, failure=failure,
+            speedup=speedup, failure=failure or self._unbounded(),
+            ep=None if self.config is None else self.config.ep,
         )  # fmt: skip
+
+    def _unbounded(self) -> str | None:
+        """What an error without bound means."""
+        if self.verdict.error < math.inf:
+            return None
+        output = f"'{self.verdict.output}' is" if self.verdict.output else "outputs are"
+        return f"{output} NaN or infinite, or not 0 where it should be, on sample {self.verdict.sample}"
 
 
 @dataclass(slots=True, kw_only=True)

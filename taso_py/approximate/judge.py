@@ -86,6 +86,12 @@ class Judge:
         mean = float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0
         return Verdict(worst.error, worst.output, worst.sample, len(errors), mean)
 
+    def on(self, worker: Worker) -> Judge:
+        """The same judge for models that another worker runs."""
+        other = Judge(self.original, self.samples, worker, self.oracle, self.metric, self.patience_s)
+        other._handle, other._kept, other._kept_bytes = self._handle, self._kept, self._kept_bytes
+        return other
+
     def expected(self, number: int) -> Outputs:
         """What the original makes of a sample; ModelError where it does not run on it."""
         if number in self._kept:

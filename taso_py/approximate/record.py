@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-Kind = Literal["int8 static", "int8 dynamic"]
+from taso_py.options.providers import short_name
+from taso_py.providers.record import ProviderRun
+
+Kind = Literal["int8 static", "int8 dynamic", "bf16 by provider hint"]
+HINT: Kind = "bf16 by provider hint"
+"""The exact model itself, run with less precision."""
 ReasonCode = Literal[
     "unsupported", "nothing to quantise", "quantiser failed", "beyond the budget",
     "beyond the budget on unseen samples", "nothing faster", "not confirmed", "too noisy", "too little time",
@@ -54,6 +60,8 @@ class TriedApproximation:
     speedup: float | None = None
     """Median of the race over the exact result; null: not timed."""
     failure: str | None = None
+    ep: str | None = None
+    """The provider whose hint it is; null: it runs where the exact model does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +88,12 @@ class Approximation:
     """Why it is not; null where it is."""
     kind: Kind | None = None
     calibrator: str | None = None
+    provider: ProviderRun | None = None
+    """The provider, with its hint, on which the exact model runs; null: another model stands for it, where it ran."""
     exact_sha256: str | None = None
     """Of the exact model that was approximated, as a file without external data."""
     nodes: int | None = None
-    """Nodes of the approximate model."""
+    """Nodes of the approximate model; of the exact one where a hint alone approximates."""
     speedup: float | None = None
     """Of the result over the exact model: what approximation alone gains."""
     speedup_low: float | None = None
@@ -142,7 +152,16 @@ class Approximation:
         """An error in its unit."""
         return "unknown" if error is None else figure(error, self.metric)
 
+    def session_words(self) -> str | None:
+        """What the session file says of it; None where no provider's hint is part of it."""
+        if not self.applied or self.provider is None:
+            return None
+        error = f"error {self.figure(self.error)} on {self.test_samples} unseen samples"
+        return f"{self.kind}: {error}, budget {self.figure(self.budget)}; not proved"
+
     def _what(self) -> str:
+        if self.provider is not None:
+            return f"the whole model ({self.kind}, {short_name(self.provider.ep)})"
         count = len(self.approximated)
         return f"{count} {'layer' if count == 1 else 'layers'} ({self.kind})"
 
@@ -153,5 +172,5 @@ def figure(error: float, metric: str | None) -> str:
 
 
 def percent(share: float) -> str:
-    """0.0071 -> ``0.71 %``, with two significant digits."""
-    return f"{100 * share:.2g} %"
+    """0.0071 -> ``0.71 %``, with two significant digits; an error without bound has no figure."""
+    return "without bound" if math.isinf(share) else f"{100 * share:.2g} %"

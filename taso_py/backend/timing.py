@@ -136,7 +136,7 @@ def confirm(
             groups -= 1
             for handle in handles:
                 worker.close(handle)
-    return replace(_confirmation(pairs, seed), delayed=delayed) if pairs else Unconfirmed(delayed)
+    return replace(confirmation_of(pairs, seed), delayed=delayed) if pairs else Unconfirmed(delayed)
 
 
 def bench(
@@ -177,7 +177,8 @@ def _affordable_groups(groups: int, seconds: float, opening_s: float) -> int:
     return max(1, int(min(groups, _OPENING_SHARE * seconds / max(opening_s, 1e-9))))
 
 
-def _confirmation(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:
+def confirmation_of(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:
+    """Of at least one round: seconds before and after in workload 0, before and after in workload 1, and so on."""
     ratios = [[row[i] / row[i + 1] for i in range(0, len(row), 2)] for row in pairs]
     total = bootstrap_interval([geometric_mean(row) for row in ratios], seed=seed)
     summed = tuple((1000 * sum(row[::2]), 1000 * sum(row[1::2])) for row in pairs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from taso_py.approximate.layers import approximate_nodes
+from taso_py.approximate.record import HINT
 from taso_py.certificate.digest import digest
 from taso_py.certificate.document import Unproved, extended
 from taso_py.check.facts import interface_difference, read_facts
@@ -48,6 +49,11 @@ class ApproximateTrail:
         return self.exact.graphs()
 
 
+def _without_nodes(kind: str) -> str:
+    """What approximates where no node of the file does."""
+    return "run as its session file says, at less precision" if kind == HINT else "replaced by another model"
+
+
 def not_proved(
     rest: Unproved, original: Path | onnx.ModelProto, optimised: Path | onnx.ModelProto, exact: Certified
 ) -> ApproximateError:
@@ -67,6 +73,6 @@ def not_proved(
     steps = f"{len(exact.rules)} proved rules in {exact.places} places" if exact.steps else "the original unchanged"
     kind = " ".join(rest.kind.split())[:40]
     listed = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
-    what = f"{len(nodes)} nodes approximated ({listed})" if nodes else "replaced by another model"
+    what = f"{len(nodes)} nodes approximated ({listed})" if nodes else _without_nodes(kind)
     words = f"exact part certified ({steps}); {what}, {kind}: error not proved"
     return ApproximateError(words, exact, nodes)

@@ -62,16 +62,16 @@ def _optimize(model: Path, options: Options, delivery: Delivery, stop: StopFlag)
     verbosity = -1 if delivery.quiet else delivery.verbosity
     with failures_told(model, delivery):
         delivery.require_compatible(options)
-        over = False
+        over, placed = False, options.may_be_placed
         try:
-            require_deliverable(model, delivery, placed=options.is_race)
+            require_deliverable(model, delivery, placed=placed)
         except FileTakenError as error:
             if error.path != delivery.target(model):
                 raise
             over = _is_copy(model, options, delivery)
             if not over:
                 return
-            require_deliverable(model, delivery, over=over, placed=options.is_race)
+            require_deliverable(model, delivery, over=over, placed=placed)
         with progress_on_stderr(verbosity, stop) as progress:
             result = api.optimize(model, options, progress=progress, stop=stop)
         result = delivered(result, model, delivery, over=over).judged(delivery.conditions)

@@ -34,7 +34,7 @@ _PATIENCE = 3
 """Rounds that may not count for each that should."""
 _BASELINE = 6
 """How many times longer the baseline may take than others: without it there is no run at all."""
-_UNTIMED = "not timed: no time was left, or pools that should have waited kept the CPUs busy"
+UNTIMED = "not timed: no time was left, or pools that should have waited kept the CPUs busy"
 _Failures = (ModelError, RuntimeMissingError, WorkerError, NotLosslessError)
 
 
@@ -158,7 +158,7 @@ class ProviderRace:
     def record(self) -> tuple[RacedProvider, ...]:
         """What was found of each."""
         several = sum(one.failure is None for one in self.entrants) > 1
-        return tuple(self._record(one, _UNTIMED if several and not one.seconds else None) for one in self.entrants)
+        return tuple(self._record(one, UNTIMED if several and not one.seconds else None) for one in self.entrants)
 
     def _record(self, one: Entrant, untimed: str | None) -> RacedProvider:
         found = self.interval(one)

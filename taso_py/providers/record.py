@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from taso_py.errors import UsageError
+from taso_py.errors import FileTakenError, SuperoptError, UsageError
 from taso_py.files import parse_json, read_text
-from taso_py.options.providers import settled_options, short_name
+from taso_py.options.providers import bf16_options, settled_options, short_name
 from taso_py.options.sessions import LEVELS
 from taso_py.version import VERSION
 
@@ -90,6 +90,22 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderRun:
+    """How sessions of a model are made on a provider."""
+
+    ep: str
+    """As ONNX Runtime names it."""
+    python: str | None
+    """The interpreter that it runs under; null: superopt's own."""
+    options: Mapping[str, str]
+    """Provider options."""
+    threads: int | None
+    ort_level: str
+    distribution: str
+    ort_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
     """How a model was timed, for whoever makes a session of it; it holds for one file, by its hash."""
 
@@ -97,7 +113,7 @@ class SessionRecord:
     model: str
     """The name of the file beside which this one lies."""
     sha256: str
-    """Of that file; external data is not part of it."""
+    """Of that file alone."""
     ep: str
     python: str | None
     library: str | None
@@ -107,10 +123,15 @@ class SessionRecord:
     ort_level: str
     distribution: str
     ort_version: str
+    external: Mapping[str, str] = field(default_factory=dict)
+    """File -> sha256, of the files beside it that hold weights of the model."""
+    approximation: str | None = None
+    """What these options change in its values, and by how much; null: nothing that is known."""
 
     def to_json(self) -> str:
         """The text of the file."""
-        fields = {name: getattr(self, name) for name in _FIELDS} | {"options": dict(self.options)}
+        maps = {name: dict(getattr(self, name)) for name in _MAPS}
+        fields = {name: getattr(self, name) for name in _FIELDS} | maps
         return json.dumps({"schema": SCHEMA, **fields}, indent=2) + "\n"
 
     @property
@@ -121,12 +142,19 @@ class SessionRecord:
         """
         if self.library is not None:
             return f"the library {self.library}"
-        known = settled_options(self.ep, {}, self.threads or 0)
-        further = [name for name, text in self.options.items() if known.get(name) != text and name != "num_of_threads"]
+        known = [settled_options(self.ep, {}, 0), bf16_options(self.ep, {}, 0) or {}]
+        further = [
+            name
+            for name, text in self.options.items()
+            if name != "num_of_threads" and all(own.get(name) != text for own in known)
+        ]
         return f"the provider options {', '.join(further)}" if further else None
 
 
 _FIELDS = tuple(SessionRecord.__dataclass_fields__)
+_MAPS = ("options", "external")
+_LATER = ("external", "approximation")
+"""Fields that files of earlier versions do not have."""
 
 
 def session_file(model: Path) -> Path:
@@ -134,20 +162,51 @@ def session_file(model: Path) -> Path:
     return model.with_name(f"{model.name}{_SUFFIX}")
 
 
-def record_of(placement: Placement, model: Path, target: Path) -> SessionRecord:
-    """For the model in the file ``model``, which is about to be called ``target``."""
+def approximating_file(model: Path) -> Path | None:
+    """The session file of a model, where that makes an approximation of it; None where it makes none, or is damaged."""
+    file = session_file(model)
+    try:
+        return file if file.is_file() and read_record(file).approximation is not None else None
+    except SuperoptError:
+        return None
+
+
+def require_no_approximation(model: Path, *, force: bool) -> Path | None:
+    """The session file that would approximate what is about to be written there: FileTakenError unless ``force``."""
+    stale = approximating_file(model)
+    if stale is not None and not force:
+        words = "exists already, and runs its model as an approximation: remove it, or replace both with --force"
+        raise FileTakenError(f"{stale} {words}", stale)
+    return stale
+
+
+def write_session(placed: Placement | ProviderRun, folder: Path, target: Path, approximation: str | None) -> None:
+    """Write into ``folder``, beside the model that is there already, what goes with it to ``target``."""
+    record = record_of(placed, folder / target.name, target, approximation)
+    session_file(folder / target.name).write_text(record.to_json(), encoding="utf-8")
+
+
+def record_of(
+    placed: Placement | ProviderRun, model: Path, target: Path, approximation: str | None = None
+) -> SessionRecord:
+    """For the model in the file ``model``, which is about to be called ``target``, where weights of it may lie."""
+    from taso_py.onnx_io.artifact import external_locations
+
+    beside = {name: model.parent / name for name in sorted(external_locations(model))}
     return SessionRecord(
         superopt_version=VERSION,
         model=target.name,
         sha256=sha256_of(model),
-        ep=placement.ep,
-        python=placement.python,
+        ep=placed.ep,
+        python=placed.python,
         library=None,
-        options=placement.options,
-        threads=placement.threads,
-        ort_level=placement.ort_level,
-        distribution=placement.distribution,
-        ort_version=placement.ort_version,
+        options=placed.options,
+        threads=placed.threads,
+        ort_level=placed.ort_level,
+        distribution=placed.distribution,
+        ort_version=placed.ort_version,
+        external={name: sha256_of(at if at.is_file() else target.parent / name) for name, at in beside.items()},
+        approximation=approximation,
     )
 
 
@@ -165,20 +224,22 @@ def read_record(file: Path) -> SessionRecord:
     fault = _fault(told)
     if fault is not None:
         raise UsageError(f"{wrong}: {fault}; {remedy}")
-    return SessionRecord(**{name: told[name] for name in _FIELDS})
+    return SessionRecord(**{name: told[name] for name in _FIELDS if name in told})
 
 
 def _fault(told: Mapping[str, Any]) -> str | None:
     """The first field that is not what it should be; further ones are later versions' matter."""
     for name in _FIELDS:
+        if name not in told and name in _LATER:
+            continue
         if name not in told:
             return f"it has no {name}"
         value = told[name]
-        if name == "options":
+        if name in _MAPS:
             fits = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
         elif name == "threads":
             fits = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
-        elif name in ("python", "library"):
+        elif name in ("python", "library", "approximation"):
             fits = value is None or isinstance(value, str)
         elif name == "ort_level":
             fits = value in LEVELS

@@ -8,6 +8,7 @@ from pathlib import Path
 from taso_py.approximate.record import Approximation
 from taso_py.gate import NOISY_WIDTH
 from taso_py.options.spelling import spelled, spelled_on
+from taso_py.providers.record import Placement
 from taso_py.report.approximation import budget_flags
 from taso_py.report.content import profile_sentence
 from taso_py.result import Result
@@ -69,10 +70,11 @@ def _after_approximation(result: Result, told: Approximation) -> str:
 
 
 def _session_of(result: Result) -> str:
-    """How a model is run that another provider was chosen for; empty where none was."""
-    if result.placement is None or not result.placement.moved or result.output is None:
+    """How a model is run that another provider, or a hint to one, was chosen for; empty where none was."""
+    ran = result.ran
+    if ran is None or (isinstance(ran, Placement) and not ran.moved) or result.output is None:
         return ""
-    where = "" if result.placement.python is None else f", under {result.placement.python}"
+    where = "" if ran.python is None else f", under {ran.python}"
     return f"run it by superopt.session({str(result.output)!r}){where}"
 
 

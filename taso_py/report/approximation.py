@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from taso_py.approximate.record import ApproximatedLayer, Approximation
+from taso_py.options.providers import short_name
 from taso_py.report.table import TextTable
 from taso_py.result import Result
 
@@ -31,6 +32,8 @@ def books(result: Result) -> TextTable | None:
 
 def what(told: Approximation) -> str:
     """``30 of 32 layers: int8 static, Percentile``."""
+    if told.provider is not None:
+        return f"the whole model on {short_name(told.provider.ep)}: {told.kind}"
     by = "" if told.calibrator is None else f", {told.calibrator}"
     return f"{len(told.approximated)} of {len(told.layers)} layers: {told.kind}{by}"
 
@@ -55,7 +58,8 @@ def tried_table(told: Approximation) -> TextTable:
     """The candidates of the second stage: their errors where they were chosen, and how fast they are."""
     rows = tuple(
         (
-            f"{one.kind}{'' if one.calibrator is None else f' {one.calibrator}'}",
+            f"{one.kind}{'' if one.calibrator is None else f' {one.calibrator}'}"
+            f"{'' if one.ep is None else f', {short_name(one.ep)}'}",
             "whole model" if one.whole else f"{one.layers} layers",
             "" if one.error is None else told.figure(one.error),
             "" if one.speedup is None else f"{one.speedup:.3f}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from taso_py.providers.record import Placement, ProviderRun
 from taso_py.report.approximation import budget_flags
 from taso_py.report.content import shape_text
 from taso_py.result import Result
@@ -29,7 +30,7 @@ def deployment(result: Result) -> Deployment | None:
         f"options = ort.SessionOptions(); options.intra_op_num_threads = {result.threads}\n"
         f"session = ort.InferenceSession({output!r}, options, providers=[{result.ep!r}])"
     )
-    if result.placement is not None:
+    if result.ran is not None:
         code = f"import superopt\nsession = superopt.session({output!r})  # as {output}.session.json says"
     sizes = " and for ".join(shape_text(shapes, separator="; ") for shapes in result.shapes) or "the model's own"
     what = "The speed-up holds" if result.improved else "The figures hold"
@@ -38,9 +39,10 @@ def deployment(result: Result) -> Deployment | None:
         f"ONNX Runtime {result.ort_version}. Where one of these is different, optimise there."
     )
     files = f"{shlex.quote(str(result.input or 'model.onnx'))} {shlex.quote(output)}"
-    placed = result.placement
+    placed = result.ran
+    ep = result.ep if placed is None else placed.ep
     where = "" if placed is None or placed.python is None else f" --ep-python {shlex.quote(placed.python)}"
-    flags = f" --threads {result.threads} --ep {shlex.quote(result.ep)}{where}"
+    flags = f" --threads {result.threads} --ep {shlex.quote(ep)}{where}{_hint(placed)}"
     further = result.approximation
     budget = budget_flags(further) if further is not None and further.applied else ""
     lines = []
@@ -48,3 +50,11 @@ def deployment(result: Result) -> Deployment | None:
         given = "".join(f" --shape {shlex.quote(shape_text({name: sizes}))}" for name, sizes in shapes.items())
         lines += [f"superopt check {files}{flags}{given}{budget}", f"superopt bench {files}{flags}{given}"]
     return Deployment(code, holds, "\n".join(lines))
+
+
+def _hint(placed: Placement | ProviderRun | None) -> str:
+    """The provider options of an approximation, as the command line spells them: `check` is to judge what is run."""
+    if not isinstance(placed, ProviderRun):
+        return ""
+    given = (f"{name}={text}" for name, text in placed.options.items())
+    return "".join(f" --ep-option {shlex.quote(one)}" for one in given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from taso_py.approximate.measure import warrant
 from taso_py.approximate.metric import MetricError
 from taso_py.approximate.model import ApproximateModel
 from taso_py.approximate.record import Approximation, ApproximationReason, ReasonCode
+from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.backend.timing import Confirmation
 from taso_py.certificate.approximate import ApproximateTrail
@@ -22,9 +24,14 @@ from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import resolve_shapes
 from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError
 from taso_py.files import load_arrays
+from taso_py.onnx_io.artifact import Artifact
 from taso_py.options import Options
+from taso_py.options.providers import bf16_options, exact_options
 from taso_py.progress import Progress
 from taso_py.providers.choosing import worker_config
+from taso_py.providers.contenders import contenders
+from taso_py.providers.race import UNTIMED
+from taso_py.providers.record import ProviderRun
 from taso_py.result import Result
 from taso_py.run import pipeline, provenance
 from taso_py.run.approximation import DroppedError, Stage
@@ -59,10 +66,14 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     data = data_of(original, options)
     _ = data.parts  # too few samples are said before anything long begins
     require_usable(original, data, options)
-    options = _at_sizes_of(data, options)
+    given = options.ep_options
+    # The hint that they may ask for is what the budget is for: what is proved is computed in float32.
+    options = replace(_at_sizes_of(data, options), ep_options=exact_options(options.provider, given))
     exact = _exactly(source, options, clock, progress, stop)
     notes = (*exact.notes, *([random_note()] if data.samples.random else []))
-    result = replace(_approximated(source, original, exact, _Means(options, data, clock, progress, stop)), notes=notes)
+    result = replace(
+        _approximated(source, original, exact, _Means(options, data, clock, progress, stop, given)), notes=notes
+    )
     phases = {**exact.phases_s, "approximate": clock.elapsed() - sum(exact.phases_s.values())}
     return replace(result, elapsed_s=clock.elapsed(), phases_s=phases)
 
@@ -76,6 +87,8 @@ class _Means:
     clock: Clock
     progress: Progress
     stop: StopFlag
+    given: Mapping[str, str]
+    """Provider options as they were given, a hint included."""
 
 
 def _at_sizes_of(data: Data, options: Options) -> Options:
@@ -113,7 +126,7 @@ def _approximated(source: Path | onnx.ModelProto, original: ModelRef, exact: Res
             stage = Stage(
                 original=original, exact=exact.artifact.proto(), options=options, data=data,
                 feeds=_feeds(options, data), config=_config(exact, options), folder=folder, clock=means.clock,
-                progress=means.progress,
+                progress=means.progress, hinted=_hinted(exact, options, means.given),
             )  # fmt: skip
             made = stage.run()
             means.stop.keep()
@@ -158,6 +171,7 @@ def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
         applied=True,
         kind=winner.kind,
         calibrator=winner.calibrator,
+        provider=None if winner.config is None else _run_of(winner.config, stage.options),
         exact_sha256=hashlib.sha256(stage.exact.SerializeToString(deterministic=True)).hexdigest(),
         speedup=confirmed.speedup,
         speedup_low=confirmed.low,
@@ -169,7 +183,7 @@ def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
         test_samples=verdict.samples,
         worst_output=verdict.output or None,
         worst_layer=max(alone, key=lambda name: alone[name], default=None),
-        warrant=warrant(verdict.samples, random=told.random_data),
+        warrant=warrant(verdict.samples, random=told.random_data, models=stage.tested),
         layers=layers,
         tried=tuple(stage.told),
     )
@@ -179,17 +193,22 @@ def _applied(
     source: Path | onnx.ModelProto, exact: Result, told: Approximation, winner: Candidate, means: _Means
 ) -> Result:
     """The approximate model in place of the exact one; where that is the original, proved rewrites gained nothing."""
+    if winner.config is not None:  # the exact model stays the file: what approximates is how its session is made
+        told = replace(told, nodes=exact.nodes_after)
+        return _in_place(exact, told, exact.artifact, exact.nodes_after)
     assert isinstance(winner.reference.model, Path)
     model = onnx.load(winner.reference.model)
     told = replace(told, nodes=len(model.graph.node))
     if means.options.provenance:
         _state(model, provenance.approximate(model, source, told))
-    assert exact.evidence is not None
     artifact = ApproximateModel(model.SerializeToString(deterministic=True))
+    return _in_place(exact, told, artifact, len(model.graph.node))
+
+
+def _in_place(exact: Result, told: Approximation, artifact: Artifact, nodes: int) -> Result:
+    assert exact.evidence is not None
     evidence = ApproximateTrail(exact.evidence, exact.artifact, told.kind or "")
-    found = replace(
-        exact, approximation=told, artifact=artifact, evidence=evidence, nodes_after=len(model.graph.node)
-    )  # fmt: skip
+    found = replace(exact, approximation=told, artifact=artifact, evidence=evidence, nodes_after=nodes)
     if exact.improved:
         return found
     words = None if exact.reason is None else exact.reason.words
@@ -224,4 +243,27 @@ def _config(exact: Result, options: Options) -> WorkerConfig:
     threads = placed.threads or exact.threads
     return WorkerConfig(
         placed.ep, tuple(placed.options.items()), threads, placed.ort_level, python=placed.python
+    )  # fmt: skip
+
+
+def _hinted(exact: Result, options: Options, given: Mapping[str, str]) -> tuple[WorkerConfig, ...]:
+    """The providers at hand that may compute in bfloat16 by a hint, with it; none that the race found to fail."""
+    if options.ep_library is not None:  # which options a plugin has is not known
+        return ()
+    if options.is_race:
+        raced = () if exact.placement is None else exact.placement.providers
+        failed = {(one.ep, one.python) for one in raced if one.failure not in (None, UNTIMED)}
+        configs = [one.config for one in contenders(options).all]
+        configs = [one for one in configs if (one.ep, one.python) not in failed]
+    else:
+        configs = [worker_config(options)]
+    hinted = [(one, bf16_options(one.ep, given, one.threads)) for one in configs]
+    return tuple(replace(one, ep_options=tuple(own.items())) for one, own in hinted if own is not None)
+
+
+def _run_of(config: WorkerConfig, options: Options) -> ProviderRun:
+    distribution, version = runtime_of(config.python)
+    return ProviderRun(
+        ep=config.ep, python=config.python, options=dict(config.ep_options), threads=options.threads,
+        ort_level=config.ort_level, distribution=distribution, ort_version=version,
     )  # fmt: skip

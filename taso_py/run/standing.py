@@ -14,6 +14,7 @@ from taso_py.files import parse_json, same_file
 from taso_py.onnx_io.artifact import external_locations
 from taso_py.options import Options
 from taso_py.progress import Progress
+from taso_py.providers.record import approximating_file
 from taso_py.report.standing import Standing
 from taso_py.run import provenance
 from taso_py.run.provenance import Key
@@ -35,6 +36,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
     try:
         proto = onnx.load(output, format="protobuf", load_external_data=False)
         told = provenance.stated(proto)
+        if approximating_file(output) is not None:
+            return Standing(model, output, told, "the session file beside it makes an approximation of it")
         if output.read_bytes() == model.read_bytes():
             return Standing(model, output, told, f"it is a copy of {model}", copy=True)
         lost = [name for name in sorted(external_locations(proto)) if not (output.parent / name).is_file()]

@@ -82,6 +82,11 @@ def test_299_samples_warrant_99_percent_and_fewer_warrant_less() -> None:
     assert "unseen" not in warrant(299, random=False, unseen=False)
 
 
+def test_each_further_model_that_is_tested_warrants_less() -> None:
+    assert warranted_share(299, 2) == pytest.approx(0.025 ** (1 / 299))
+    assert "on which 1 faster failed before: with 95 % confidence 98.7 %" in warrant(299, random=False, models=2)
+
+
 def test_random_samples_warrant_nothing() -> None:
     assert "confidence" not in warrant(5000, random=True)
     assert warranted_share(0) == 0

@@ -52,7 +52,7 @@ import json, os, pathlib, signal, sys, time
 import numpy as np
 import onnxruntime as ort
 
-STUB, CPU = "StubExecutionProvider", "CPUExecutionProvider"
+STUB, CPU = "{name}", "CPUExecutionProvider"
 real = ort.InferenceSession
 ort.get_available_providers = lambda: [STUB, CPU]
 
@@ -95,12 +95,17 @@ ort.InferenceSession = Session
 
 
 def stub_provider(
-    folder: Path, *, before: str = "pass", after: str = "return outputs", log: Path | None = None
+    folder: Path,
+    *,
+    before: str = "pass",
+    after: str = "return outputs",
+    log: Path | None = None,
+    name: str = STUB,
 ) -> Path:
-    """An interpreter whose ONNX Runtime has a provider named Stub, which is the CPU's but for what a test says.
+    """An interpreter whose ONNX Runtime has a provider of that name, which is the CPU's but for what a test says.
 
     ``before`` is run with ``source`` when a session is made, ``after`` with the list ``outputs`` of each run.  Each
     start of the interpreter is a line of ``log``.
     """
-    source = _STUB.format(before=before, after=after)
+    source = _STUB.format(before=before, after=after, name=name)
     return wrapped_python(folder, "sitecustomize", source, prefix="" if log is None else f'echo "$@" >> "{log}"')

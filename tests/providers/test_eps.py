@@ -9,7 +9,14 @@ import pytest
 
 from taso_py import api
 from taso_py.cli import main
-from taso_py.options.providers import CPU_PROVIDER, provider_name, settled_options, short_name
+from taso_py.options.providers import (
+    CPU_PROVIDER,
+    bf16_options,
+    exact_options,
+    provider_name,
+    settled_options,
+    short_name,
+)
 from taso_py.providers.listing import Environment, Provider
 from tests.helpers.interpreters import OPENVINO, described_as, openvino_python, script, wrapped_python
 
@@ -123,6 +130,40 @@ def test_what_makes_a_provider_lossless_gives_way_to_what_is_asked_for() -> None
     assert settled_options(OPENVINO, {"load_config": asked}, 2)["load_config"] == asked
     assert settled_options(OPENVINO, {"load_config": "file.json"}, 2)["load_config"] == "file.json"
     assert "GPU" in json.loads(settled_options(OPENVINO, {"device_type": "GPU"}, 2)["load_config"])
+
+
+def test_the_hint_is_given_where_nothing_else_was_asked_for() -> None:
+    made = bf16_options(OPENVINO, {"load_config": '{"CPU": {"CACHE_DIR": "c"}}'}, 2)
+    assert made is not None
+    assert json.loads(made["load_config"]) == {"CPU": {"CACHE_DIR": "c", "INFERENCE_PRECISION_HINT": "bf16"}}
+    assert made["num_of_threads"] == "2"
+    asked = {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}'}
+    assert bf16_options(OPENVINO, asked, 2) == {"num_of_threads": "2", **asked}
+
+
+@pytest.mark.parametrize(
+    ("provider_", "given"),
+    [
+        (CPU_PROVIDER, {}),
+        ("CUDAExecutionProvider", {}),
+        (OPENVINO, {"device_type": "GPU"}),
+        (OPENVINO, {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'}),
+        (OPENVINO, {"load_config": '{"CPU": 3}'}),
+        (OPENVINO, {"load_config": "[]"}),
+        (OPENVINO, {"load_config": "file.json"}),
+    ],
+)
+def test_no_hint_is_given_otherwise(provider_: str, given: dict[str, str]) -> None:
+    assert bf16_options(provider_, given, 2) is None
+    assert exact_options(provider_, given) == given
+
+
+def test_the_exact_part_goes_without_the_hint_and_keeps_the_rest() -> None:
+    asked = {"load_config": '{"CPU": {"CACHE_DIR": "c", "INFERENCE_PRECISION_HINT": "bf16"}}', "num_of_threads": "1"}
+    assert exact_options(OPENVINO, asked) == {"load_config": '{"CPU": {"CACHE_DIR": "c"}}', "num_of_threads": "1"}
+    alone = {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}'}
+    assert exact_options(OPENVINO, alone) == {}
+    assert exact_options(CPU_PROVIDER, alone) == alone
 
 
 _PLUGIN = """
