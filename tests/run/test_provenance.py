@@ -74,7 +74,7 @@ def test_every_option_that_decides_the_result_is_told(tiny_model: Path, tmp_path
         "ep_options": {"a": "b"}, "threads": 77, "ort_level": "basic", "only": ("a",), "disable": ("a",),
         "workloads": ({"x": (1,)},), "allow_bounded": True, "allow_overflow": True, "apply": "all", "alpha": 2.0,
         "cost": "roofline", "objective": "flops", "race": False, "min_gain": 0.5, "freeze_initializers": True,
-        "allow_contrib": True, "time_budget_s": 7.0,
+        "allow_contrib": True, "time_budget_s": 7.0, "max_growth": 3.0,
     }  # fmt: skip
     quiet = {"rules", "cache", "provenance", "strict"}
     base = identity(tiny_model, Options(), library)
