@@ -237,6 +237,16 @@ class RewriteOptions(ToleranceOptions, DataOptions, SessionOptions):
     allow_contrib: bool = option(
         "--allow-contrib", False, "Allow com.microsoft operators in the output.", group="Rules"
     )
+    max_growth: float | None = option(
+        "--max-growth",
+        None,
+        "Weights may become X times as large, and rules that multiply them are used too; default: a tenth larger, and "
+        "none of these (apply: twice as large).",
+        metavar="X",
+        within=Range(least=1),
+        group="Rules",
+    )
+    """None: a tenth larger or a MiB, without the rules that multiply weights."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

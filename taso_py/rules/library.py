@@ -41,6 +41,8 @@ CANONICAL = "canonical.rules"
 CLEANUP = "cleanup.rules"
 GENERATED = "generated.rules"
 """What `superopt generate` finds: an alternative to the library, for ``--rules``."""
+GROWING = "growing.rules"
+"""Moves that multiply weights, for runs that allow it."""
 NEVER = frozenset({"refuted.rules", "taso_axioms.rules", "compiler.rules", "open.rules"})
 """Files with expected verdicts, for the prover; they are never used to rewrite."""
 
@@ -60,6 +62,10 @@ class Library:
     def map(self, change: Callable[[RuleSet], RuleSet]) -> Library:
         """The library with each of its parts changed."""
         return Library(change(self.search), change(self.canonical), change(self.cleanup))
+
+    def growing(self) -> frozenset[str]:
+        """The names of the moves that multiply weights."""
+        return frozenset(rule.name for rule in self.search if Path(rule.file).name == GROWING)
 
     def usable(self, allow_bounded: bool, allow_overflow: bool = False) -> Library:
         """The rules that may rewrite, by their status; with ``allow_overflow`` also those that overflow."""

@@ -21,6 +21,7 @@ from taso_py.onnx_io.artifact import CopiedFile, GivenProto, RewrittenModel
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.load import Loaded
 from taso_py.options import ApplyOptions
+from taso_py.options.spelling import spelled
 from taso_py.prove.sites import SiteProofs, extended
 from taso_py.report.application import Application
 from taso_py.rules.lock import load_lock
@@ -32,7 +33,7 @@ from taso_py.run.provenance import made_again
 from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, weight_bytes
 
 _SMALL_GROWTH = 2**26
-"""Computed weights may add as many bytes as the model has, or so many: a search allows itself less."""
+"""Where nothing is said, computed weights may add as many bytes as the model has, or so many."""
 _METADATA_CHARACTERS = 2**16
 _WORDS = 300
 
@@ -54,8 +55,7 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
         table = made.run(decisions.steps, partial=options.partial)
         if not made.steps:
             raise DecisionsError(f"no step holds for this model; the first, {made.skipped[0].words()}")
-        if growth(loaded.table)(table) > max(_SMALL_GROWTH, weight_bytes(loaded.proto)):
-            raise DecisionsError("the decisions more than double the model's weights: no search decides that")
+        _require_growth(growth(loaded.table)(table), weight_bytes(loaded.proto), options)
         with checker_of(subject, options) as checker, work_folder() as folder:
             whole = unchanged.same_model and not made.skipped
             told = decisions.metadata if whole else made_again(decisions.metadata, digest(source))
@@ -89,6 +89,14 @@ def _require_said(decisions: Decisions, options: ApplyOptions) -> None:
             raise DecisionsError(f"metadata {key} is none that a rewrite may add")
         if len(key) + len(text) > _METADATA_CHARACTERS:
             raise DecisionsError(f"metadata {key[:40]} has over {_METADATA_CHARACTERS} characters")
+
+
+def _require_growth(added: float, weights: int, options: ApplyOptions) -> None:
+    """`DecisionsError` where the weights, in bytes, become larger than what is allowed."""
+    most = options.max_growth
+    if added > (max(_SMALL_GROWTH, weights) if most is None else (most - 1) * weights):
+        times, allowing = 2 if most is None else most, spelled("max_growth", metavar="X")
+        raise DecisionsError(f"the decisions make the weights over {times:g} times as large: {allowing} allows more")
 
 
 def _admitted(decisions: Decisions, options: ApplyOptions) -> Mapping[str, Rule]:

@@ -53,7 +53,9 @@ _SEEKING = 0.85
 _CACHE_SHARE, _LEAST_PATIENCE_S = 0.05, 1.0
 """How long a cache that another process has locked is waited for: a share of the time budget, or so many seconds."""
 _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
-"""Largest growth of the weights: a share of the original's, or this many bytes."""
+"""Largest growth of the weights where none is stated: a share of the original's, or this many bytes."""
+_NODES, _NODES_OF_GROWING = 2.0, 6.0
+"""Largest growth of the number of nodes in one move: what multiplies weights makes ten nodes of one in many places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +230,16 @@ def _limits(job: Run) -> Limits:
         states=_STATES if timed else _UNTIMED_STATES,
         patience=_PATIENCE if timed else _UNTIMED_PATIENCE,
         patience_s=_PATIENCE_SHARE * max(0.0, deadline - time.monotonic()) if timed else 0.0,
-        constant_bytes=max(_SMALL_GROWTH, _FILE_GROWTH * weight_bytes(job.setting.loaded.proto)),
+        nodes=_NODES if job.options.max_growth is None else _NODES_OF_GROWING,
+        constant_bytes=_most_new_bytes(job),
         file_growth=growth(job.setting.loaded.table),
     )
+
+
+def _most_new_bytes(job: Run) -> float:
+    """How many bytes the weights may grow by."""
+    weights, most = weight_bytes(job.setting.loaded.proto), job.options.max_growth
+    return max(_SMALL_GROWTH, _FILE_GROWTH * weights) if most is None else (most - 1) * weights
 
 
 def _cache(job: Run) -> Cache:

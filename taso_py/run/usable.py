@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, replace
 
 from taso_py.cost.cache import proofs_path
-from taso_py.errors import RuleError, TooLateError
+from taso_py.errors import RuleError, TooLateError, UsageError
 from taso_py.options import Options
-from taso_py.options.spelling import respelled, spelled_on
+from taso_py.options.spelling import respelled, spelled, spelled_on
 from taso_py.processes.isolated import NoAnswerError, answer
 from taso_py.progress import Progress
 from taso_py.prove.sites import SiteProofs, extended
@@ -36,8 +36,19 @@ class Usable:
 
 
 def chosen_rules(options: Options) -> Library:
-    """The rules that the options name, whatever is known of them."""
-    return load(options.rules, options.only, options.disable)
+    """The rules that the options name, whatever is known of them; `UsageError` for one that they also leave out.
+
+    Moves of the library that multiply weights are none of them where the weights may not grow.
+    """
+    library = load(options.rules, options.only, options.disable)
+    if options.rules is not None or options.max_growth is not None:
+        return library
+    growing = library.growing()
+    named = sorted(growing & set(options.only))
+    if named:
+        needed = spelled("max_growth", metavar="X")
+        raise UsageError(f"rule {named[0]} multiplies weights: say how large they may become with {needed}")
+    return replace(library, search=library.search.without(growing))
 
 
 def stated_rules(options: Options) -> Library:

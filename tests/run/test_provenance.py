@@ -21,6 +21,7 @@ from taso_py.rules.library import load as load_library
 from taso_py.run import provenance
 from taso_py.run.provenance import MACHINE, Key, identity, machine_note, stated
 from taso_py.run.subject import worker_config
+from taso_py.run.usable import stated_rules
 from taso_py.version import VERSION
 from tests.conftest import RunCli, tiny_network
 
@@ -74,7 +75,7 @@ def test_every_option_that_decides_the_result_is_told(tiny_model: Path, tmp_path
         "ep_options": {"a": "b"}, "threads": 77, "ort_level": "basic", "only": ("a",), "disable": ("a",),
         "workloads": ({"x": (1,)},), "allow_bounded": True, "allow_overflow": True, "apply": "all", "alpha": 2.0,
         "cost": "roofline", "objective": "flops", "race": False, "min_gain": 0.5, "freeze_initializers": True,
-        "allow_contrib": True, "time_budget_s": 7.0,
+        "allow_contrib": True, "time_budget_s": 7.0, "max_growth": 3.0,
     }  # fmt: skip
     quiet = {"rules", "cache", "provenance", "strict"}
     base = identity(tiny_model, Options(), library)
@@ -223,7 +224,7 @@ def test_standing_goes_by_what_the_file_says(
 
 
 def test_a_result_of_another_machine_is_refused(tiny_model: Path, done: Path) -> None:
-    wanted = identity(tiny_model, Options(threads=2), load_library().usable(allow_bounded=False))
+    wanted = identity(tiny_model, Options(threads=2), stated_rules(Options(threads=2)))
     restated(done, **{key.removeprefix("superopt."): text for key, text in wanted.items()})
     assert api.standing(tiny_model, done, threads=2).current
     found = api.standing(tiny_model, done, threads=3)

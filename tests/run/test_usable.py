@@ -11,6 +11,7 @@ import pytest
 import taso_py
 from taso_py import api
 from taso_py.errors import RuleError, UsageError
+from taso_py.options import Options
 from taso_py.options.spelling import spelling_as_command_line
 from taso_py.processes import isolated
 from taso_py.report.advice import next_step
@@ -36,7 +37,7 @@ def forget(monkeypatch: pytest.MonkeyPatch, *kept: str) -> None:
 def test_rules_without_a_proof_are_counted_and_are_the_next_step(
     kept: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = len(library.load().all())
+    whole = len(usable.chosen_rules(Options()).all())
     forget(monkeypatch, *kept)
     with spelling_as_command_line():
         result = taso_py.optimize(tiny_network(), race=False)
