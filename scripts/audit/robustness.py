@@ -5,9 +5,9 @@
     python -m scripts.audit.robustness --random 300 --first 2000 --apply-all
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
-models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); and models
-whose inputs are sizes, states and indices (`dynamic_models`).  Each is one process, as a user starts it, without any
---input or --shape.
+models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); models
+whose inputs are sizes, states and indices (`dynamic_models`); and models with one oddity each (`exporter_models`).
+Each is one process, as a user starts it, without any --input or --shape.
 Runs with exit code 70, past their time, or with a rewrite that changed values are findings, and so is what a run leaves
 in TMPDIR and an output that `superopt check` refuses: they are listed, and the exit code is 1.
 """
@@ -35,6 +35,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.audit.dynamic_models import MODELS, dynamic_model
+from scripts.audit.exporter_models import MODELS as ODD_MODELS
+from scripts.audit.exporter_models import exporter_model
 from scripts.audit.half_precision import halved
 from scripts.audit.random_models import random_model
 from scripts.audit.wild_models import wild_model
@@ -125,6 +127,12 @@ def dynamic_models() -> Iterator[Subject]:
         yield Subject("dynamic", name, dynamic_model(name).SerializeToString())
 
 
+def exporter_models() -> Iterator[Subject]:
+    """The models that have one oddity each."""
+    for name in ODD_MODELS:
+        yield Subject("exporter", name, exporter_model(name).SerializeToString())
+
+
 def run(subject: Subject, folder: Path, budget_s: float, *options: str) -> Ending:
     """``superopt optimize --no-race`` on one model, in a process and a TMPDIR of its own; then ``superopt check``."""
     place = Path(tempfile.mkdtemp(dir=folder))
@@ -204,7 +212,7 @@ def main(
     """Run the corpus, or a sample of it, and count exit codes by kind."""
     made = (*random_models(count, first), *wild_models(count, first))
     options = ("--apply", "all", "--strict") if apply_all else ()
-    every = [*backend_models(), *packaged_models(), *made, *dynamic_models()]
+    every = [*backend_models(), *packaged_models(), *made, *dynamic_models(), *exporter_models()]
     subjects = [s for s in every if not kinds or s.kind in kinds]
     if sample is not None and sample < len(subjects):
         subjects = random.Random(seed).sample(subjects, sample)
