@@ -57,7 +57,7 @@ class Subject:
     source: Path | bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How one run ended."""
 
@@ -148,7 +148,9 @@ def run(subject: Subject, folder: Path, budget_s: float, *options: str) -> Endin
     seconds = time.monotonic() - begin
     left = tuple(sorted(path.name for path in temporary.iterdir()))
     if done is None:
-        return Ending(subject.kind, subject.name, LATE, False, seconds, "", left=left)
+        return Ending(
+            kind=subject.kind, name=subject.name, code=LATE, rewritten=False, seconds=seconds, says="", left=left
+        )
     result = json.loads(done.stdout) if done.returncode == 0 else {}
     rewritten = bool(result.get("rules"))
     checked: int | str | None = None
@@ -157,7 +159,17 @@ def run(subject: Subject, folder: Path, budget_s: float, *options: str) -> Endin
         checked = LATE if verdict is None else verdict.returncode
     says = (done.stderr.strip().splitlines() or [""])[-1] if done.returncode else ""
     barred = sum(bool(r.get("reproduction")) for r in result.get("rejected", ()))
-    return Ending(subject.kind, subject.name, done.returncode, rewritten, seconds, says, barred, left, checked)
+    return Ending(
+        kind=subject.kind,
+        name=subject.name,
+        code=done.returncode,
+        rewritten=rewritten,
+        seconds=seconds,
+        says=says,
+        barred=barred,
+        left=left,
+        checked=checked,
+    )
 
 
 def _superopt(temporary: Path, *words: str | Path) -> subprocess.CompletedProcess[str] | None:
