@@ -2,17 +2,20 @@
 
     python -m scripts.audit.robustness --sample 150
     python -m scripts.audit.robustness --random 2000 --jobs 4 --only random
+    python -m scripts.audit.robustness --random 300 --first 2000 --apply-all
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
-models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); and models
-whose inputs are sizes, states and indices (`dynamic_models`).  Each is one process, as a user starts it, without any
---input or --shape.
-Runs with exit code 70, or past their time, are findings: they are listed, and the exit code is 1.
+models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); models
+whose inputs are sizes, states and indices (`dynamic_models`); and models with one oddity each (`exporter_models`).
+Each is one process, as a user starts it, without any --input or --shape.
+Runs with exit code 70, past their time, or with a rewrite that changed values are findings, and so is what a run leaves
+in TMPDIR and an output that `superopt check` refuses: they are listed, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -32,6 +35,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.audit.dynamic_models import MODELS, dynamic_model
+from scripts.audit.exporter_models import MODELS as ODD_MODELS
+from scripts.audit.exporter_models import exporter_model
 from scripts.audit.half_precision import halved
 from scripts.audit.random_models import random_model
 from scripts.audit.wild_models import wild_model
@@ -39,6 +44,8 @@ from scripts.audit.wild_models import wild_model
 BACKEND_KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 TIMEOUT_S = 180.0
 LATE, CRASH = "late", 70
+MISMATCH = 1
+"""The exit code of a rewrite that changed values, under --strict and of ``superopt check``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class Subject:
     source: Path | bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """How one run ended."""
 
@@ -62,6 +69,18 @@ class Ending:
     seconds: float
     says: str
     """The last line on stderr, where the run failed."""
+    barred: int = 0
+    """Rewrites that changed values and were taken back."""
+    left: tuple[str, ...] = ()
+    """What it left in TMPDIR."""
+    checked: int | str | None = None
+    """The exit code of ``superopt check`` on what was rewritten; None: not asked."""
+
+    @property
+    def finding(self) -> bool:
+        """Whether it ended as no run may end."""
+        bad = self.code in (CRASH, LATE, MISMATCH) or "Traceback" in self.says
+        return bad or bool(self.left) or self.checked in (CRASH, LATE, MISMATCH)
 
 
 def backend_models() -> Iterator[Subject]:
@@ -87,18 +106,18 @@ def packaged_models() -> Iterator[Subject]:
             yield Subject("packaged", str(path.relative_to(root)), path)
 
 
-def random_models(count: int) -> Iterator[Subject]:
-    """The models of the first ``count`` seeds, every other one in float16 as well."""
-    for seed in range(count):
+def random_models(count: int, first: int = 0) -> Iterator[Subject]:
+    """The models of ``count`` seeds from ``first`` on, every other one in float16 as well."""
+    for seed in range(first, first + count):
         model = random_model(seed)
         yield Subject("random", f"random{seed}", model.SerializeToString())
         if seed % 2:
             yield Subject("float16", f"float16-{seed}", halved(model).SerializeToString())
 
 
-def wild_models(count: int) -> Iterator[Subject]:
-    """The wild models of the first ``count`` seeds."""
-    for seed in range(count):
+def wild_models(count: int, first: int = 0) -> Iterator[Subject]:
+    """The wild models of ``count`` seeds from ``first`` on."""
+    for seed in range(first, first + count):
         yield Subject("wild", f"wild{seed}", wild_model(seed)[0].SerializeToString())
 
 
@@ -108,37 +127,72 @@ def dynamic_models() -> Iterator[Subject]:
         yield Subject("dynamic", name, dynamic_model(name).SerializeToString())
 
 
-def run(subject: Subject, folder: Path, budget_s: float) -> Ending:
-    """``superopt optimize --no-race`` on one model, in a process of its own."""
+def exporter_models() -> Iterator[Subject]:
+    """The models that have one oddity each."""
+    for name in ODD_MODELS:
+        yield Subject("exporter", name, exporter_model(name).SerializeToString())
+
+
+def run(subject: Subject, folder: Path, budget_s: float, *options: str) -> Ending:
+    """``superopt optimize --no-race`` on one model, in a process and a TMPDIR of its own; then ``superopt check``."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    model, out = place / "model.onnx", place / "out.onnx"
+    model, out, temporary = place / "model.onnx", place / "out.onnx", place / "tmp"
+    temporary.mkdir()
     if isinstance(subject.source, bytes):
         model.write_bytes(subject.source)
     else:
         model = subject.source
-    options = ["--no-race", "--time-budget", f"{budget_s:g}", "--cache", str(folder / "cache.sqlite"), "--json"]
-    command = [sys.executable, "-m", "taso_py", "optimize", str(model), "-o", str(out), *options]
+    limits = ["--time-budget", f"{budget_s:g}", "--cache", str(folder / "cache.sqlite")]
     begin = time.monotonic()
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return Ending(subject.kind, subject.name, LATE, False, time.monotonic() - begin, "")
+    done = _superopt(temporary, "optimize", model, "-o", out, "--no-race", "--json", *limits, *options)
     seconds = time.monotonic() - begin
-    rewritten = done.returncode == 0 and bool(json.loads(done.stdout)["rules"])
+    left = tuple(sorted(path.name for path in temporary.iterdir()))
+    if done is None:
+        return Ending(
+            kind=subject.kind, name=subject.name, code=LATE, rewritten=False, seconds=seconds, says="", left=left
+        )
+    result = json.loads(done.stdout) if done.returncode == 0 else {}
+    rewritten = bool(result.get("rules"))
+    checked: int | str | None = None
+    if rewritten:
+        verdict = _superopt(temporary, "check", model, out)
+        checked = LATE if verdict is None else verdict.returncode
     says = (done.stderr.strip().splitlines() or [""])[-1] if done.returncode else ""
-    return Ending(subject.kind, subject.name, done.returncode, rewritten, seconds, says)
+    barred = sum(bool(r.get("reproduction")) for r in result.get("rejected", ()))
+    return Ending(
+        kind=subject.kind,
+        name=subject.name,
+        code=done.returncode,
+        rewritten=rewritten,
+        seconds=seconds,
+        says=says,
+        barred=barred,
+        left=left,
+        checked=checked,
+    )
+
+
+def _superopt(temporary: Path, *words: str | Path) -> subprocess.CompletedProcess[str] | None:
+    """The command, as a user starts it; None where it takes too long."""
+    command = [sys.executable, "-m", "taso_py", *map(str, words)]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    try:
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _counts(endings: Iterable[Ending]) -> Table:
     found = list(endings)
     codes = sorted({e.code for e in found}, key=str)
-    table = Table("kind", "models", *(f"exit {c}" for c in codes), "rewritten")
-    for kind in dict.fromkeys(e.kind for e in found):
-        mine = [e for e in found if e.kind == kind]
+    table = Table("kind", "models", *(f"exit {c}" for c in codes), "rewritten", "checked", "barred", "leave files")
+    kinds = {kind: [e for e in found if e.kind == kind] for kind in dict.fromkeys(e.kind for e in found)}
+    for kind, mine in {**kinds, "all": found}.items():
         count = Counter(e.code for e in mine)
-        table.add_row(kind, str(len(mine)), *(str(count[c]) for c in codes), str(sum(e.rewritten for e in mine)))
-    count = Counter(e.code for e in found)
-    table.add_row("all", str(len(found)), *(str(count[c]) for c in codes), str(sum(e.rewritten for e in found)))
+        sums = (sum(e.rewritten for e in mine), sum(e.checked == 0 for e in mine), sum(e.barred for e in mine))
+        table.add_row(kind, *map(str, (len(mine), *(count[c] for c in codes), *sums, sum(bool(e.left) for e in mine))))
     return table
 
 
@@ -148,22 +202,35 @@ def _counts(endings: Iterable[Ending]) -> Table:
 @click.option(
     "--random", "count", type=int, default=200, show_default=True, help="Random models of each grammar among them."
 )
+@click.option("--first", type=int, default=0, show_default=True, help="Their first seed.")
+@click.option("--apply-all", is_flag=True, help="Run with --apply all --strict.")
 @click.option("--only", "kinds", multiple=True, help="Run only this kind (repeatable).")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Runs at a time.")
 @click.option("--budget", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Of each run.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE",
               help="Append every ending, as JSON lines.")  # fmt: skip
 def main(
-    *, sample: int | None, seed: int, count: int, kinds: tuple[str, ...], jobs: int, budget: float, output: Path | None
+    *,
+    sample: int | None,
+    seed: int,
+    count: int,
+    first: int,
+    apply_all: bool,
+    kinds: tuple[str, ...],
+    jobs: int,
+    budget: float,
+    output: Path | None,
 ) -> None:
     """Run the corpus, or a sample of it, and count exit codes by kind."""
-    every = [*backend_models(), *packaged_models(), *random_models(count), *wild_models(count), *dynamic_models()]
+    made = (*random_models(count, first), *wild_models(count, first))
+    options = ("--apply", "all", "--strict") if apply_all else ()
+    every = [*backend_models(), *packaged_models(), *made, *dynamic_models(), *exporter_models()]
     subjects = [s for s in every if not kinds or s.kind in kinds]
     if sample is not None and sample < len(subjects):
         subjects = random.Random(seed).sample(subjects, sample)
     endings: list[Ending] = []
     with tempfile.TemporaryDirectory(prefix="superopt-audit-") as name, ThreadPoolExecutor(jobs) as pool:
-        for ending in pool.map(lambda s: run(s, Path(name), budget), subjects):
+        for ending in pool.map(lambda s: run(s, Path(name), budget, *options), subjects):
             endings.append(ending)
             if output is not None:  # at once: a run of all takes hours
                 with output.open("a", encoding="utf-8") as file:
@@ -172,9 +239,11 @@ def main(
     console = Console(width=120)
     console.print(_counts(endings))
     for ending in endings:
-        if ending.code != 0:
-            console.print(f"{ending.kind} {ending.name}: {ending.code} {ending.says}", markup=False, highlight=False)
-    sys.exit(any(e.code in (CRASH, LATE) for e in endings))
+        if ending.code != 0 or ending.finding:
+            more = f" check: {ending.checked}" if ending.checked else ""
+            line = f"{ending.kind} {ending.name}: {ending.code} {ending.says}{more} {' '.join(ending.left)}"
+            console.print(line.rstrip(), markup=False, highlight=False)
+    sys.exit(any(e.finding for e in endings))
 
 
 if __name__ == "__main__":

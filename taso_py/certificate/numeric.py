@@ -6,7 +6,7 @@ side, so that a divisor may vanish where a condition selects another branch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from taso_py.backend.protocol import CPU, Feeds, ModelRef, Outputs, WorkerConfig
 from taso_py.backend.runtime import available_threads
 from taso_py.check.check import Checker
 from taso_py.check.compare import compare_values, is_floating
-from taso_py.check.facts import ModelFacts, interface_difference, read_facts
+from taso_py.check.facts import InputSpec, interface_difference, read_facts
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes
 from taso_py.check.tolerance import Closeness, Limit, tolerance_for
@@ -71,7 +71,7 @@ def require_agreement(
         report = checker.check(second)
         if report.reason is not None:
             raise CertificateError(f"the models do not agree in ONNX Runtime: {report.reason}")
-        return len(report.cases) + _Mixed(first, second, facts, checker, worker).run(inputs)
+        return len(report.cases) + _Mixed(first, second, checker, worker).run(inputs)
 
 
 def _reference(model: Path | onnx.ModelProto, name: str) -> ModelRef:
@@ -89,24 +89,22 @@ class _Mixed:
 
     first: ModelRef
     second: ModelRef
-    facts: ModelFacts
     checker: Checker
     worker: Worker
 
     def run(self, inputs: Inputs) -> int:
-        """How many draws both models were run on."""
-        given = override_shapes(inputs.arrays)
-        sizes = resolve_shapes(self.facts.inputs, {**inputs.shapes, **given})
+        """How many draws both models were run on; of the sizes, counts and the like with which the check ran."""
+        fit = self.checker.fit()
+        sizes = resolve_shapes(fit.inputs, {**inputs.shapes, **override_shapes(inputs.arrays)}, fit.sizes)
         handles = [self.worker.open(m, level="disable", ep=CPU) for m in (self.first, self.second)]
         try:
-            return sum(self._draw(k, sizes, inputs, *handles) for k in range(_DRAWS))
+            return sum(self._draw(mixed_feeds(fit.inputs, sizes, inputs, k), inputs, *handles) for k in range(_DRAWS))
         finally:
             for handle in handles:
                 self.worker.close(handle)
 
-    def _draw(self, number: int, sizes: Assignment, inputs: Inputs, first: int, second: int) -> bool:
+    def _draw(self, feeds: Feeds, inputs: Inputs, first: int, second: int) -> bool:
         """One draw; False when the original does not run on it, whose fault that is."""
-        feeds = mixed_feeds(self.facts, sizes, inputs, number)
         try:
             expected = self.worker.run(first, feeds)
         except (ModelError, WorkerError):
@@ -124,7 +122,7 @@ class _Mixed:
             if name in prepared.unstable:
                 continue
             one = compare_values(name, value, _where_finite(value, found.get(name)), closeness)
-            allowed = tolerance_for(one.dtype, narrowest=self.facts.narrowest).allow(prepared.own_error(name))
+            allowed = tolerance_for(one.dtype, narrowest=self.checker.facts.narrowest).allow(prepared.own_error(name))
             limit = Limit(allowed, closeness)
             if limit.exceeded(one.relative, one.excess):
                 text = f"{one.describe()}, allowed {limit} (inputs: zeros, small and large numbers mixed)"
@@ -139,11 +137,15 @@ def _where_finite(expected: Any, found: Any) -> Any:
     return np.where(np.isfinite(expected.astype(np.complex128)), found, expected)
 
 
-def mixed_feeds(facts: ModelFacts, sizes: Assignment, inputs: Inputs, number: int) -> Feeds:
-    """Inputs whose floats are drawn from zero, ones, negative, small and large numbers; all else as in a check."""
-    feeds = make_feeds(facts.inputs, sizes, seed=inputs.seed + number, overrides=inputs.arrays)
+def mixed_feeds(specs: Sequence[InputSpec], sizes: Assignment, inputs: Inputs, number: int) -> Feeds:
+    """Inputs whose floats are drawn from zero, ones, negative, small and large numbers; all else as in a check.
+
+    A float that some node takes for a scale or the like is no number of that kind.
+    """
+    feeds = make_feeds(specs, sizes, seed=inputs.seed + number, overrides=inputs.arrays)
     random = np.random.default_rng([inputs.seed, number])
-    return {name: v if name in inputs.arrays else _mixed(v, random) for name, v in feeds.items()}
+    kept = {spec.name for spec in specs if spec.role is not None} | set(inputs.arrays)
+    return {name: v if name in kept else _mixed(v, random) for name, v in feeds.items()}
 
 
 def _mixed(value: Any, random: np.random.Generator) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Self
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.check.facts import ModelFacts, interface_difference, read_facts
+from taso_py.check.fitting import Fit
 from taso_py.check.headroom import cramped
 from taso_py.check.oracle import ALWAYS, Oracle, OracleLimits, Prepared
 from taso_py.check.report import CheckReport, refused
@@ -80,6 +81,14 @@ class Checker:
         if self._prepared is None:
             self._prepared = self._oracle.prepare(self.limits)
         return self._prepared
+
+    def fit(self) -> Fit:
+        """Inputs and sizes with which the original runs: those that its other runs should have too.
+
+        ModelError when ONNX Runtime cannot run it.
+        """
+        self.prepare()
+        return Fit(self._oracle.facts.inputs, self._oracle.sizes)
 
     def check(
         self,

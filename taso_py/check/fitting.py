@@ -44,7 +44,7 @@ class Fit:
 
     inputs: tuple[InputSpec, ...]
     sizes: Mapping[str, int]
-    """Of every symbol."""
+    """Of symbols for which nobody chose any; the default ones where one is absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,24 @@ def fitted(
         return _Trials(worker, handle, traced, given, overrides, seed=seed, seconds=seconds).run(facts.inputs)
     finally:
         worker.close(handle)
+
+
+def fitted_instead(
+    worker: Worker,
+    original: ModelRef,
+    facts: ModelFacts,
+    given: Mapping[str, Shape],
+    overrides: Mapping[str, Any],
+    *,
+    seed: int,
+) -> Fit | None:
+    """As `fitted`, where the model failed: None also where the inputs made up first are not what it refuses."""
+    fit = fitted(worker, original, facts, given, overrides, seed=seed)
+    if fit is None:
+        return None
+    first = resolve_shapes(facts.inputs, given)
+    same = fit.inputs == facts.inputs and resolve_shapes(fit.inputs, given, fit.sizes).shapes == first.shapes
+    return None if same else fit
 
 
 class _Trials:

@@ -145,8 +145,8 @@ def difference(one: Message, other: Message, at: str = "") -> str | None:
     """Path of the first field in which two protos differ in meaning, None when there is none.
 
     An absent field equals its default, save for a shape: none says that the rank is unknown, an empty one that it is 0.
-    Entries of keyed lists may come in any order, a value_info may be
-    missing on one side (it says nothing that does not follow), and where external data lies does not matter.
+    Entries of keyed lists may come in any order, a value_info may be missing on one side, or told twice (it says
+    nothing that does not follow; the last one is read), and where external data lies does not matter.
     """
     if one == other:
         return None
@@ -183,7 +183,7 @@ def _field_difference(name: str, one: Any, other: Any, place: str) -> str | None
 def _keyed_difference(key: str, one: Any, other: Any, place: str, *, optional: bool) -> str | None:
     left = {getattr(entry, key): entry for entry in one}
     right = {getattr(entry, key): entry for entry in other}
-    if len(left) != len(one) or len(right) != len(other):
+    if not optional and (len(left) != len(one) or len(right) != len(other)):
         return place
     for name in [*left, *(n for n in right if n not in left)]:
         if name not in left or name not in right:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
-from taso_py.backend.protocol import ModelRef
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import ModelRef, WorkerConfig
+from taso_py.backend.timing import BenchReport
 from taso_py.backend.timing import bench as time_models
-from taso_py.check.facts import interface_difference, read_facts
+from taso_py.check.facts import InputSpec, interface_difference, read_facts
+from taso_py.check.fitting import fitted_instead
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.report import BudgetReport
-from taso_py.check.shapes import Shape, resolve_shapes
-from taso_py.errors import UsageError
+from taso_py.check.shapes import Assignment, Shape, resolve_shapes
+from taso_py.errors import ModelError, UsageError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
 from taso_py.providers.choosing import worker_config
@@ -30,13 +33,24 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
             raise UsageError(f"{named(model)} cannot be timed against {named(models[0])}: {reason}")
     arrays = load_arrays(options.inputs)
     budgets, sample = _budgets(references, options)
-    sizes = resolve_shapes(first.inputs, {**(options.shapes or sample), **override_shapes(arrays)})
-    feeds = make_feeds(first.inputs, sizes, seed=options.seed, overrides=arrays)
+    given = {**(options.shapes or sample), **override_shapes(arrays)}
     config = worker_config(options)
+
+    def timed_at(specs: Sequence[InputSpec], sizes: Assignment) -> BenchReport:
+        feeds = make_feeds(specs, sizes, seed=options.seed, overrides=arrays)
+        return time_models(references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed)
+
+    sizes = resolve_shapes(first.inputs, given)
     with blaming(models[0]) if len(models) == 1 else nullcontext():
-        timed = time_models(
-            references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed
-        )
+        try:
+            timed = timed_at(first.inputs, sizes)
+        except ModelError:
+            with Worker(WorkerConfig(threads=config.threads)) as worker:
+                fit = fitted_instead(worker, references[0], first, given, arrays, seed=options.seed)
+            if fit is None:
+                raise
+            sizes = resolve_shapes(fit.inputs, given, fit.sizes)
+            timed = timed_at(fit.inputs, sizes)
     return Benchmark(
         models=tuple(map(named, models)),
         rows=timed.rows,

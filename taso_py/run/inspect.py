@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 
 from taso_py.backend.client import Worker
-from taso_py.check.facts import read_facts
-from taso_py.check.inputs import make_feeds, override_shapes
-from taso_py.check.shapes import resolve_shapes
+from taso_py.check.facts import InputSpec, read_facts
+from taso_py.check.fitting import fitted_instead
+from taso_py.check.inputs import advice, make_feeds, override_shapes
+from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.cost.roofline import Roofline, tensor_bytes
+from taso_py.errors import ModelError
 from taso_py.files import load_arrays, require_model_file
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded, load
@@ -29,9 +32,12 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
     if isinstance(model, Path):
         require_model_file(model)
     loaded = load(model)
-    assignment = resolve_shapes(read_facts(loaded.proto).inputs, options.shapes)
+    timed = None
+    if options.profile:
+        assignment, timed = _profiled(model, loaded, options)
+    else:
+        assignment = resolve_shapes(read_facts(loaded.proto).inputs, options.shapes)
     roofline = Roofline(loaded.sizes_of(assignment.shapes))
-    timed = _profiled(model, loaded, options, roofline) if options.profile else None
     known = _all_known(loaded, roofline)
     return Inspection(
         input=loaded.path,
@@ -55,15 +61,28 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
 
 
 def _profiled(
-    model: Path | onnx.ModelProto, loaded: Loaded, options: InspectOptions, roofline: Roofline
-) -> ModelProfile:
+    model: Path | onnx.ModelProto, loaded: Loaded, options: InspectOptions
+) -> tuple[Assignment, ModelProfile]:
+    """At the default sizes and inputs, or at those that the model takes instead."""
     require_runnable(model)
     overrides = load_arrays(options.inputs)
-    facts = read_facts(loaded.proto).inputs
-    assignment = resolve_shapes(facts, {**options.shapes, **override_shapes(overrides)})
-    feeds = make_feeds(facts, assignment, seed=options.seed, overrides=overrides)
+    given = {**options.shapes, **override_shapes(overrides)}
+    facts, original = read_facts(loaded.proto), reference(model)
+
+    def at(specs: Sequence[InputSpec], assignment: Assignment) -> tuple[Assignment, ModelProfile]:
+        feeds = make_feeds(specs, assignment, seed=options.seed, overrides=overrides)
+        roofline = Roofline(loaded.sizes_of(assignment.shapes))
+        return assignment, profile(worker, original, feeds, loaded.table, roofline)
+
+    first = resolve_shapes(facts.inputs, given)
     with blaming(model), Worker(worker_config(options)) as worker:
-        return profile(worker, reference(model), feeds, loaded.table, roofline)
+        try:
+            return at(facts.inputs, first)
+        except ModelError as error:
+            fit = fitted_instead(worker, original, facts, given, overrides, seed=options.seed)
+            if fit is None:
+                raise ModelError(f"{error} ({advice(facts.inputs, first, overrides)})") from None
+        return at(fit.inputs, resolve_shapes(fit.inputs, given, fit.sizes))
 
 
 def _all_known(loaded: Loaded, roofline: Roofline) -> bool:

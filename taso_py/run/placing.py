@@ -23,7 +23,7 @@ from taso_py.providers.record import Placement, RacedProvider
 from taso_py.result import Result
 from taso_py.run import pipeline
 from taso_py.run.run import Clock
-from taso_py.run.subject import Subject, checker_of, prepare, require_runnable
+from taso_py.run.subject import Subject, checker_of, prepare, refitted, require_runnable
 from taso_py.stop import Interrupted, StopFlag
 
 _RACE_ROUNDS = 6
@@ -89,13 +89,12 @@ def _raced(
     patience = max(_PATIENCE_S, _PATIENCE_SHARE * clock.budget)
     limits = OracleLimits(max_cases=_CASES)
     configs = [one.config for one in everybody]
-    with (
-        checker_of(setting, everybody[0].options, limits=limits) as checker,
-        ProviderRace(configs, setting.reference, setting.feeds, patience_s=patience) as race,
-    ):
-        race.admit(checker)
-        race.time(_RACE_ROUNDS, deadline=_deadline(clock))
-        record = race.record()
+    with checker_of(setting, everybody[0].options, limits=limits) as checker:
+        setting = refitted(setting, everybody[0].options, checker.fit())
+        with ProviderRace(configs, setting.reference, setting.feeds, patience_s=patience) as race:
+            race.admit(checker)
+            race.time(_RACE_ROUNDS, deadline=_deadline(clock))
+            record = race.record()
     order = sorted(range(len(record)), key=lambda i: -(record[i].speedup or 0.0))
     best = [i for i in order if i == 0 or (record[i].speedup or 0.0) >= least]
     near = [i for i in best[:2] if (record[i].speedup or 1.0) >= _WITHIN * (record[best[0]].speedup or 1.0)]

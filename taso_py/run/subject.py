@@ -16,7 +16,7 @@ from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.runtime import require_runtime
 from taso_py.check.check import Checker
 from taso_py.check.facts import ModelFacts, read_facts
-from taso_py.check.fitting import fitted
+from taso_py.check.fitting import Fit, fitted
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.shapes import Assignment, resolve_shapes
@@ -104,8 +104,13 @@ def fitting(subject: Subject, options: RewriteOptions, worker: Worker, seconds: 
     given = override_shapes(subject.overrides)
     sizes = {**workloads[0], **given}
     fit = fitted(worker, subject.reference, subject.facts, sizes, subject.overrides, seed=options.seed, seconds=seconds)
-    if fit is None:
-        return None
+    return None if fit is None else refitted(subject, options, fit)
+
+
+def refitted(subject: Subject, options: RewriteOptions, fit: Fit) -> Subject:
+    """The subject with inputs and sizes that were found by trial."""
+    workloads = options.workloads or (options.shapes,)
+    given = override_shapes(subject.overrides)
     facts = replace(subject.facts, inputs=fit.inputs)
     assignments = tuple(resolve_shapes(facts.inputs, {**workload, **given}, fit.sizes) for workload in workloads)
     feeds = (make_feeds(facts.inputs, a, seed=options.seed, overrides=subject.overrides) for a in assignments)
@@ -115,7 +120,7 @@ def fitting(subject: Subject, options: RewriteOptions, worker: Worker, seconds: 
         assignments=assignments,
         feeds=tuple(feeds),
         sizes=subject.loaded.sizes_of(assignments[0].shapes),
-        found=fit.sizes,
+        found=fit.sizes or None,
     )
 
 

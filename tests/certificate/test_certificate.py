@@ -318,7 +318,7 @@ def test_zeros_stand_beside_other_numbers() -> None:
     """So a divisor vanishes in one place while another is read."""
     text = """agraph (bool[4,4] c, float[4,4] x, float[4,4] y) => (float[4,4] z, float[4,4] s) {
       q = Div(x, y) d = Div(y, y) s = Add(d, d) z = Where(c, q, x)}"""
-    feeds = mixed_feeds(read_facts(model(text)), resolve_shapes(read_facts(model(text)).inputs, {}), Inputs(), 0)
+    feeds = mixed_feeds(read_facts(model(text)).inputs, resolve_shapes(read_facts(model(text)).inputs, {}), Inputs(), 0)
     assert feeds["c"].dtype == np.bool_
     for name in ("x", "y"):
         assert {0.0, 1.0, -1.0} <= set(feeds[name].ravel().tolist())

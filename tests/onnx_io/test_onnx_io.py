@@ -269,3 +269,13 @@ def test_contrib_nodes_are_allowed_on_request() -> None:
     changed = documented()
     _foreign_node(changed)
     assert check_contract(documented(), changed, allow_contrib=True) == []
+
+
+def test_what_is_told_twice_is_carried_and_leaves_once() -> None:
+    """As graph tools leave it that append the types they infer."""
+    proto = model([node("Relu", "x", "a"), node("Relu", "a", "y")], [value("x", [2])], [value("y", [2])])
+    proto.graph.value_info.extend([value("a", [2]), value("a", [2]), value("nowhere", [2])])
+    loaded = load(proto)
+    assert loaded.unsupported is None
+    written = serialize(export(loaded, loaded.table))
+    assert [info.name for info in onnx.ModelProto.FromString(written).graph.value_info] == ["a"]
