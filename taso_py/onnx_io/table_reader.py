@@ -114,7 +114,7 @@ class TableReader:
         call = self._call(node, inputs) if readable else None
         if call is None or not self._read_operator(index, node, call, inputs):
             self._add_opaque(index, node, inputs)
-        if call is not None and node.outputs and name_of(node.outputs[0]):
+        if call is not None and len(node.outputs) == 1 and name_of(node.outputs[0]):
             vector = follow(call)
             if vector is not None:
                 self._learn(self.ids[name_of(node.outputs[0])], vector)
@@ -250,8 +250,6 @@ class TableReader:
         size.  What is read of a value for its size alone does not keep it.
         """
         value = self.ids[name_of(node.outputs[0])]
-        if len(node.outputs) > 1:
-            return
         array: Array | None = None
         if vector is not None and value not in self.values.constant:
             array = _whole(vector, self.values.types[value].dtype)

@@ -133,3 +133,13 @@ def test_a_size_that_is_an_output_is_still_one() -> None:
     result = taso_py.optimize(before, race=False, apply="all", strict=True)
     assert sorted(kinds(result.model)) == ["Abs", "Identity", "Identity"]
     same(before, result.model, {"x": normal(2, 3)})
+
+
+@pytest.mark.parametrize(("used", "unused"), ["ab", "ba"])
+def test_an_output_that_nothing_reads_is_no_size(used: str, unused: str) -> None:
+    nodes = [node("Split", "x parts", "a b", axis=0), node("Relu", used, "y")]
+    proto = model(nodes, [value("x", [4, 3])], [value("y", [2, 3])], [weight("parts", [2, 2], np.int64)])
+    loaded = load(proto)
+    assert loaded.opaque.total() == 0
+    assert used in loaded.ids
+    assert unused not in loaded.ids
