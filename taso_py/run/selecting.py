@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, TooLateError, WorkerError
 from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
+from taso_py.search.bundles import BUNDLES
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
@@ -41,6 +43,8 @@ _DOUBT = 0.01
 """Share of the time by which the search may take a state to be slower than one that was judged."""
 _PASSES = 2
 """How often each rule is tried without."""
+_BUNDLE_ROUNDS = 40
+"""How often the rules of a bundle have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ class Selection:
         return current
 
     def _extended(self, best: Timed, gains: Mapping[str, float], losses: Losses | None) -> Timed:
-        """With every move that pays on top of it: each rule that matches there, at all its sites.
+        """With every move that pays on top of it: bundles of rules, then each rule that matches, at all its sites.
 
         A place by itself may hide what a move is worth, such as that a layout is kept from one end of the model to the
         other.  What costs nothing is tried again after every gain: it may have waited for that.
@@ -153,9 +157,8 @@ class Selection:
         current, settled = best, set[Hashable]()
         while True:
             before = current
-            for group in self._by_promise(current.state, gains):
-                move = (group[0].rule.name, group[0].choice)
-                trial = None if move in settled else self._moved(current.state, group)
+            for move, make in self._moves(current.state, gains):
+                trial = None if move in settled or self._late() else make()
                 if trial is None or (losses is not None and losses.include(current.state.table, trial.table)):
                     continue
                 ratio = self._compared(current.state, trial, 1 - _TIE)
@@ -175,19 +178,40 @@ class Selection:
             if current is before or self._late():
                 return current
 
-    def _by_promise(self, state: State, gains: Mapping[str, float]) -> list[Sequence[Match]]:
-        """What may be done to a state; where the search knows nothing of a rule, the more sites the better."""
+    def _moves(self, state: State, gains: Mapping[str, float]) -> Iterator[tuple[Hashable, Callable[[], State | None]]]:
+        """What may be done to a state: bundles, then rules by what the search took them to gain.
+
+        Where it knows nothing of a rule, the more sites the better.
+        """
+        for name, rules in BUNDLES.items():
+            yield name, partial(self._bundled, state, rules)
         try:
             with self.start.watch.until(self.deadline):
                 groups = self.rewriter.groups(state.view, state.matches())
         except OutOfTime:
-            return []
-        return sorted(groups, key=lambda g: (gains.get(g[0].rule.name, 0.0), len(g)), reverse=True)
+            return
+        for group in sorted(groups, key=lambda g: (gains.get(g[0].rule.name, 0.0), len(g)), reverse=True):
+            yield (group[0].rule.name, group[0].choice), partial(self._moved, state, group)
+
+    def _bundled(self, state: State, rules: Sequence[str]) -> State | None:
+        """A state after all that the rules do to it, one after the other, as long as any does; None where none does."""
+        rewriter, reached = self.rewriter.only(rules), state
+        for _ in range(_BUNDLE_ROUNDS):
+            before = reached
+            for rule in rules:
+                try:
+                    with self.start.watch.until(self.deadline):
+                        matches = rewriter.all_matches(reached.view)
+                except OutOfTime:
+                    return None
+                found = [m for ms in matches.values() for m in ms if m.rule.name == rule]
+                reached = (self._moved(reached, found) if found else None) or reached
+            if reached is before:
+                break
+        return None if reached is state else reached
 
     def _moved(self, state: State, group: Sequence[Match]) -> State | None:
         """A state after one more move; None where it makes too much of the model, and where time is up."""
-        if self._late():
-            return None
         try:
             with self.start.watch.until(self.deadline):
                 moved = self.rewriter.apply(state.view, group, ROUNDS)

@@ -13,8 +13,11 @@ import pytest
 from taso_py.backend.statistics import Interval
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
+from taso_py.rules.library import load as library
+from taso_py.run import selecting
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection, Timed
+from taso_py.search.bundles import BUNDLES
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import Limits
@@ -155,6 +158,20 @@ def test_what_costs_nothing_is_tried_again_after_a_gain() -> None:
     joined.seconds = choice.seconds
     best, *_ = joined.best([], None, gains={"needed": 0.9})
     assert [step.rule for step in best.trace] == ["idle", "needed", "good"]
+
+
+def test_rules_of_a_bundle_are_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = selection({**SECONDS, "Relu": 0.0})
+    assert choice.best([], None, gains={}) == []
+    monkeypatch.setattr(selecting, "BUNDLES", {"both": ("needed", "good"), "none": ("idle", "bad")})
+    best, *_ = choice.best([], None, gains={})
+    assert [step.rule for step in best.trace] == ["needed", "good"]
+    assert best.cost == pytest.approx(20.0 * 6 / 15)
+
+
+def test_bundles_are_of_rules_that_there_are() -> None:
+    names = {rule.name for rule in library().search} | {f"{rule.name}-reversed" for rule in library().search}
+    assert {name for rules in BUNDLES.values() for name in rules} <= names
 
 
 def test_prices_are_those_of_the_whole_model_and_add_up() -> None:

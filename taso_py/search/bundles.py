@@ -1,0 +1,37 @@
+"""Rules that may pay only together: no single one of them is a step downhill.
+
+ONNX Runtime computes convolutions in blocks of channels and reorders an image wherever an operator between two of them
+does not know the blocks; that is saved only where all such operators on the way are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+BUNDLES: Mapping[str, tuple[str, ...]] = {
+    "gates in blocks": ("mean-over-image", "mean-over-image-flat", "gate-by-resize"),
+    "gates from other layouts in blocks": ("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize"),
+    "images of one row": (
+        "conv-of-one-row",
+        "relu-between-axes",
+        "gelu-between-axes",
+        "gelu-written-out-between-axes",
+        "leaky-relu-between-axes",
+        "elu-between-axes",
+        "tanh-between-axes",
+        "sigmoid-between-axes",
+        "swish-between-axes",
+        "normalisation-between-axes",
+        "squeeze-of-sum",
+        "sum-between-axes",
+    ),
+    "channels apart": (
+        "depthwise-of-concat",
+        "sum-with-concat",
+        "concat-of-global-average-pools-reversed",
+        "gate-of-concat",
+        "conv-of-concat",
+        "gate-by-pooled-resize",
+    ),
+}
+"""By what they are for: rules in the order in which they are applied, again and again until none matches."""
