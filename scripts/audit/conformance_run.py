@@ -51,6 +51,8 @@ CASE_SECONDS = 180
 _WRITING_S = 60.0
 """For writing out composite operators."""
 _CONFIG = WorkerConfig(threads=1)
+_GROWTH = 16.0
+"""Times as large as they are that weights of a single rule's left side may become: rules that multiply them are tried too."""
 
 
 class Failed(Exception):
@@ -140,7 +142,7 @@ class Runner:
         if mode in ("all", "rule"):
             options = replace(options, apply="all")
         if mode == "rule":
-            options = replace(options, only=_search_rules(case.rule))
+            options = replace(options, only=_search_rules(case.rule), max_growth=_GROWTH)
         stored = {k: v for k, v in case.inputs.items() if isinstance(v, np.ndarray)}
         # Integers may be shapes, axes and indices: they are the test's own; floats are drawn, unless that fails.
         choices = ({k: v for k, v in stored.items() if v.dtype.kind not in "fc"}, stored, {})
