@@ -52,7 +52,7 @@ _WRITING_S = 60.0
 """For writing out composite operators."""
 _CONFIG = WorkerConfig(threads=1)
 _GROWTH = 16.0
-"""Times as large as they are that weights of a single rule's left side may become: rules that multiply them are tried too."""
+"""How many times as large weights may become, so that rules that multiply them are tried too."""
 
 
 class Failed(Exception):
