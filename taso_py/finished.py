@@ -113,7 +113,7 @@ class PlacedModel(FinishedModel):
         return self.approximation is not None and self.approximation.applied
 
     @property
-    def ran(self) -> Placement | ProviderRun | None:
+    def ran(self) -> ProviderRun | None:
         """How the result is run, where that was chosen and stands beside it; None: as the options said."""
         told = self.approximation
         return told.provider if told is not None and told.session_words() is not None else self.placement

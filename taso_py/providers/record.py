@@ -40,23 +40,29 @@ class RacedProvider:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """On which provider the result runs, and what that gains; what rewriting gains there is told apart.
-
-    Speed-ups are ratios of medians with 95 % intervals; their product is what both gain together.
-    """
+class ProviderRun:
+    """How sessions of a model are made on a provider."""
 
     ep: str
     """As ONNX Runtime names it."""
     python: str | None
     """The interpreter that it runs under; null: superopt's own."""
     options: Mapping[str, str]
-    """Provider options, those that make it compute in float32 included."""
+    """Provider options, those that settle its precision included."""
     threads: int | None
     """None: as many as ONNX Runtime takes by itself."""
     ort_level: str
     distribution: str
     ort_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement(ProviderRun):
+    """On which provider the result runs, and what that gains; what rewriting gains there is told apart.
+
+    Speed-ups are ratios of medians with 95 % intervals; their product is what both gain together.
+    """
+
     baseline: str
     """The provider that it is compared with: the first of the race."""
     placement_speedup: float
@@ -87,22 +93,6 @@ class Placement:
             interval = f"[{self.placement_low:.3f}, {self.placement_high:.3f}]"
             moved = f"placement on {short_name(self.ep)}{where}: {self.placement_speedup:.3f} {interval} over {base}"
         return f"{moved}; rewriting there: {self.rewriting_speedup:.3f}; together: {self.total_speedup:.3f}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderRun:
-    """How sessions of a model are made on a provider."""
-
-    ep: str
-    """As ONNX Runtime names it."""
-    python: str | None
-    """The interpreter that it runs under; null: superopt's own."""
-    options: Mapping[str, str]
-    """Provider options."""
-    threads: int | None
-    ort_level: str
-    distribution: str
-    ort_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,15 +170,13 @@ def require_no_approximation(model: Path, *, force: bool) -> Path | None:
     return stale
 
 
-def write_session(placed: Placement | ProviderRun, folder: Path, target: Path, approximation: str | None) -> None:
+def write_session(placed: ProviderRun, folder: Path, target: Path, approximation: str | None) -> None:
     """Write into ``folder``, beside the model that is there already, what goes with it to ``target``."""
     record = record_of(placed, folder / target.name, target, approximation)
     session_file(folder / target.name).write_text(record.to_json(), encoding="utf-8")
 
 
-def record_of(
-    placed: Placement | ProviderRun, model: Path, target: Path, approximation: str | None = None
-) -> SessionRecord:
+def record_of(placed: ProviderRun, model: Path, target: Path, approximation: str | None = None) -> SessionRecord:
     """For the model in the file ``model``, which is about to be called ``target``, where weights of it may lie."""
     from taso_py.onnx_io.artifact import external_locations
 

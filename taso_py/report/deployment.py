@@ -52,9 +52,9 @@ def deployment(result: Result) -> Deployment | None:
     return Deployment(code, holds, "\n".join(lines))
 
 
-def _hint(placed: Placement | ProviderRun | None) -> str:
+def _hint(placed: ProviderRun | None) -> str:
     """The provider options of an approximation, as the command line spells them: `check` is to judge what is run."""
-    if not isinstance(placed, ProviderRun):
+    if placed is None or isinstance(placed, Placement):
         return ""
     given = (f"{name}={text}" for name, text in placed.options.items())
     return "".join(f" --ep-option {shlex.quote(one)}" for one in given)
