@@ -20,14 +20,15 @@ class Losses:
     """Everything a time depends on besides the models."""
     ort_version: str
 
-    def include(self, before: Table, after: Table) -> bool:
-        """Whether the pair was timed before, here or in an earlier run."""
+    def least(self, before: Table, after: Table) -> float | None:
+        """The low end of the ratio of the pair's times, second to first; None where it was not timed before."""
         key = self._key(before, after)
-        return key in self.cache.get_many([key])
+        found = self.cache.get_many([key]).get(key)
+        return None if found is None else found.after - found.noise
 
     def add(self, before: Table, after: Table, ratio: Interval) -> None:
         """A pair of models of which the second takes ``ratio`` times as long as the first."""
-        found = Measurement.now(1.0, ratio.median, (ratio.high - ratio.low) / 2, 1, self.ort_version)
+        found = Measurement.now(1.0, ratio.median, ratio.median - ratio.low, 1, self.ort_version)
         self.cache.put_many({self._key(before, after): found})
 
     def _key(self, before: Table, after: Table) -> str:

@@ -159,24 +159,31 @@ class Selection:
             before = current
             for move, make in self._moves(current.state, gains):
                 trial = None if move in settled or self._late() else make()
-                if trial is None or (losses is not None and losses.include(current.state.table, trial.table)):
+                if trial is None:
                     continue
-                ratio = self._compared(current.state, trial, 1 - _TIE)
-                if ratio is None:
-                    continue
-                if ratio.high < 1 - _TIE:
-                    # Many are tried, so that chance alone would let one pass: it has to pass twice.
-                    settled.add(move)
-                    ratio = self._compared(current.state, trial, 1 - _TIE) or ratio
+                least = None if losses is None else losses.least(current.state.table, trial.table)
+                if least is None:
+                    ratio = self._seen_twice(current.state, trial)
+                    if ratio is None:
+                        continue
                     if ratio.high < 1 - _TIE:
                         current = self._measured(trial, current.share * ratio.median)
+                        settled.add(move)
                         break
-                if ratio.low > 1 + _TIE:
+                    least = ratio.low
+                    if losses is not None:
+                        losses.add(current.state.table, trial.table, ratio)
+                if least > 1 + _TIE:
                     settled.add(move)
-                if losses is not None:
-                    losses.add(current.state.table, trial.table, ratio)
             if current is before or self._late():
                 return current
+
+    def _seen_twice(self, best: State, trial: State) -> Interval | None:
+        """Their ratio, of a gain that of a second look: many are tried, so that chance alone would let one pass."""
+        ratio = self._compared(best, trial, 1 - _TIE)
+        if ratio is None or ratio.high >= 1 - _TIE:
+            return ratio
+        return self._compared(best, trial, 1 - _TIE)
 
     def _moves(self, state: State, gains: Mapping[str, float]) -> Iterator[tuple[Hashable, Callable[[], State | None]]]:
         """What may be done to a state: bundles, then rules by what the search took them to gain.

@@ -6,15 +6,18 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from taso_py.backend.statistics import Interval
+from taso_py.cost.cache import Cache
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
 from taso_py.rules.library import load as library
 from taso_py.run import selecting
+from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection, Timed
 from taso_py.search.bundles import BUNDLES
@@ -158,6 +161,39 @@ def test_what_costs_nothing_is_tried_again_after_a_gain() -> None:
     joined.seconds = choice.seconds
     best, *_ = joined.best([], None, gains={"needed": 0.9})
     assert [step.rule for step in best.trace] == ["idle", "needed", "good"]
+
+
+def test_a_gain_that_is_not_seen_twice_is_chance() -> None:
+    choice = selection()
+    seen = list[Interval]()
+
+    class Lucky(Weighed):
+        def _ratio(self, one: State | None, other: State, bounds: Sequence[float] = ()) -> Interval | None:
+            seen.append(Interval(0.9, 0.89, 0.91) if not seen else Interval(1.0, 0.99, 1.01))
+            return seen[-1]
+
+    lucky = Lucky(**{f.name: getattr(choice, f.name) for f in fields(Selection) if f.init})
+    assert lucky.best([], None, gains={}) == []
+    assert len(seen) > 1
+
+
+def test_what_is_known_to_lose_is_not_timed(tmp_path: Path) -> None:
+    choice = selection()
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        losses = Losses(cache, "here", "1.31.1")
+        first, *_ = choice.best([], None, gains={}, losses=losses)
+        asked: list[State] = []
+
+        class Asked(Weighed):
+            def _ratio(self, one: State | None, other: State, bounds: Sequence[float] = ()) -> Interval | None:
+                asked.append(other)
+                return Weighed._ratio(self, one, other, bounds)
+
+        again = Asked(**{f.name: getattr(choice, f.name) for f in fields(Selection) if f.init})
+        again.seconds = choice.seconds
+        second, *_ = again.best([], None, gains={}, losses=losses)
+    assert second.table.nodes == first.table.nodes
+    assert {step.rule for state in asked for step in state.trace} == {"idle"}
 
 
 def test_rules_of_a_bundle_are_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
