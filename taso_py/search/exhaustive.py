@@ -33,15 +33,7 @@ class Exhaustive:
                 continue
             after = outcome.view
             cost = state.cost + self.roofline.difference(state.table, after.table)
-            step = TraceStep(
-                rule=name,
-                sites=outcome.sites,
-                tidied=outcome.tidied,
-                before=state.cost,
-                after=cost,
-                table=after.table,
-                applied=outcome.applied,
-            )
+            step = TraceStep.of(outcome, found[0], state.cost, cost)
             state = State(
                 after,
                 self.rewriter.later(after, (state.view, state.matches)),
