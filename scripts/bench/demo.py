@@ -35,7 +35,7 @@ def optimise(name: str) -> Result:
     result = taso_py.optimize(model, time_budget_s=BUDGET_S, progress=PlainProgress(sys.stdout))
     result = result.save(OUTPUT / f"{name}.superopt.onnx", force=True)
     for suffix in (".json", ".md", ".html"):
-        write_report(result, OUTPUT / f"{name}.report{suffix}")
+        write_report(result, OUTPUT / f"{name}.report{suffix}", force=True)
     print("\n".join((sentence(result), *result.notes)), flush=True)
     return result
 

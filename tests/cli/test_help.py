@@ -99,7 +99,8 @@ def test_every_example_works(line: str, stock: Path, tmp_path: Path) -> None:
         for name in ("faster.onnx", "faster.json"):
             (folder / name).unlink()
     known = {*folder.iterdir()}
-    short = {"SUPEROPT_TIME_BUDGET": "3", "SUPEROPT_ROUNDS": "2", "SUPEROPT_BLOCK": "0.01"}
+    budget = "12" if "--rules" in line else "3"  # the rules of a file are proved first, beside other tests
+    short = {"SUPEROPT_TIME_BUDGET": budget, "SUPEROPT_ROUNDS": "2", "SUPEROPT_BLOCK": "0.01"}
     environment = cli_environment(short | {"HOME": str(folder), "SUPEROPT_CACHE": str(tmp_path / "cache.sqlite")})
     environment["PATH"] = f"{folder / 'bin'}:{environment['PATH']}"
     done = subprocess.run(
