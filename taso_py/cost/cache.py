@@ -171,7 +171,7 @@ class Cache:
             try:
                 self._connection = _connect(target, self._patience_s)
             except sqlite3.DatabaseError as error:
-                if not (_is_damage(error) and _is_marked(target)):
+                if not (_is_damage(error) and _is_replaceable(target)):
                     raise
                 _move_aside(target)
                 self._connection = _connect(target, self._patience_s)
@@ -188,7 +188,7 @@ class Cache:
             if self.path is None:
                 raise
             path, old = self.path, self._connection
-            if _is_damage(error) and _is_marked(path):
+            if _is_damage(error) and _is_replaceable(path):
                 old.close()
                 _move_aside(path)
                 self._open(path)
@@ -311,6 +311,11 @@ def _is_marked(path: Path) -> bool:
     except OSError:
         return False
     return header.startswith(_HEADER) and header[_ID_BYTES] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether a damaged file is ours, or another process has just put it aside and is about to begin anew."""
+    return _is_marked(path) or not path.exists() or (path.is_file() and path.stat().st_size == 0)
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 
+from taso_py.cost import cache as cache_module
 from taso_py.cost.cache import APPLICATION_ID, Cache, CacheStats, cache_path
 from taso_py.cost.measurement import Measurement
 from taso_py.errors import OutputError, UsageError
@@ -264,6 +266,7 @@ WRITER = """
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from taso_py.cost.cache import Cache
 from taso_py.cost.measurement import Measurement
 path, name = Path(sys.argv[1]), sys.argv[2]
@@ -306,6 +309,29 @@ def test_two_processes_write_at_once(tmp_path: Path, start: str) -> None:
     else:  # whoever moved the damaged file aside last may have lost the other's first entries
         assert "shared" in known
         assert found.entries >= 61
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_another_process_puts_a_damaged_file_aside_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, begun: bool
+) -> None:
+    path, connect = tmp_path / "c.sqlite", cache_module._connect
+    damage(path)
+
+    def overtaken(*arguments: Any) -> sqlite3.Connection:
+        monkeypatch.setattr(cache_module, "_connect", connect)
+        try:
+            return connect(*arguments)
+        finally:
+            path.rename(tmp_path / "aside")
+            if begun:  # the other process's connection, before its first transaction
+                path.touch()
+
+    monkeypatch.setattr(cache_module, "_connect", overtaken)
+    with Cache(path) as cache:
+        cache.put_many({"a": ONE})
+        assert cache.path == path
+    assert not damaged_files(tmp_path)
 
 
 def test_a_file_with_another_table_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
