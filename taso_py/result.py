@@ -220,6 +220,8 @@ class Result(PlacedModel):
     """What `report` and notebooks show it with."""
     unproved: str = ""
     """How many of the chosen rules were left out for want of a proof, in words; empty: none was."""
+    recalled: bool = False
+    """Whether the search was that of an earlier run: what it found was made, checked and timed anew."""
     suggested_budget_s: float | None = None
     """A time budget in seconds with which more might be found; None where time was not what ended the search."""
 
@@ -315,7 +317,7 @@ JSON_FIELDS = (
     *("predicted_speedup", "latency_before_ms", "latency_after_ms", "max_abs_error", "max_rel_error"),
     *("tolerance", "rtol", "atol", "bytes_before", "bytes_after"),
     *("nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
-    *("rejected", "raced", "reason", "profile", "profile_after", "rounds_ms", "errors", "stop_reason"),
+    *("rejected", "raced", "reason", "profile", "profile_after", "rounds_ms", "errors", "stop_reason", "recalled"),
     *("elapsed_s", "phases_s", "ep", "threads", "shapes", "cpu", "ort_version"),
     *("seed", "notes", "warnings", "gate", "placement", "approximation"),
 )

@@ -23,7 +23,7 @@ CLOCKS: Mapping[str, frozenset[str]] = {
 LISTED: Mapping[tuple[str, str], str] = {
     ("streams.py", "formatted"): "lines of a log say when they were written",
     ("cost/measurement.py", "now"): "a measurement says when it was taken",
-    ("cost/cache.py", "_move_aside"): "a damaged file gets a name that no other has",
+    ("cost/database.py", "move_aside"): "a damaged file gets a name that no other has",
     ("folders.py", "_remove_if_abandoned"): "how old a file is the system tells by this clock alone; its lock decides",
 }
 """File and function that may look at a wall clock, and why."""

@@ -1,4 +1,4 @@
-"""Optimise models of the zoo, run onnxsim and onnxslim on the same files, and time all results together.
+"""Optimise models of the zoo, run other tools on the same files, and time all results together.
 
     python -m scripts.bench.bench                        the whole zoo
     python -m scripts.bench.bench nasrnn mobileone_s0
@@ -23,7 +23,16 @@ import click
 
 from scripts.bench import report, zoo
 from scripts.bench.report import Column, Row
-from scripts.bench.tools import ToolRun, node_count, run_generated, run_onnxsim, run_onnxslim, run_ours
+from scripts.bench.tools import (
+    ToolRun,
+    node_count,
+    run_generated,
+    run_onnxscript,
+    run_onnxsim,
+    run_onnxslim,
+    run_ort_transformers,
+    run_ours,
+)
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, require_runtime
@@ -140,6 +149,8 @@ def assess(model: Path, name: str, runs: Sequence[ToolRun], reference: Path | No
 TOOLS: Mapping[str, Callable[[Path, Path, Settings], ToolRun]] = {
     "onnxsim": lambda model, output, _: run_onnxsim(model, output),
     "onnxslim": lambda model, output, _: run_onnxslim(model, output),
+    "onnxscript": lambda model, output, _: run_onnxscript(model, output),
+    "ort-transformers": lambda model, output, _: run_ort_transformers(model, output),
     "generated": lambda model, output, s: run_generated(model, output, threads=s.threads, options=s.options),
 }
 """What may be run beside the library."""
@@ -191,7 +202,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--time-budget", type=float, default=120.0, show_default=True, help="Of each optimisation.")
 @click.option(
     "--tools",
-    default=("onnxsim", "onnxslim"),
+    default=("onnxsim", "onnxslim", "onnxscript", "ort-transformers"),
     show_default=True,
     multiple=True,
     type=click.Choice(list(TOOLS)),

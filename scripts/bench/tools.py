@@ -65,6 +65,26 @@ def run_onnxslim(model_file: Path, output: Path) -> ToolRun:
     return run_tool("onnxslim", [sys.executable, "-m", "onnxslim", str(model_file), str(output)], model_file, output)
 
 
+_ONNXSCRIPT = """
+import sys, onnx, onnxscript.optimizer, onnxscript.rewriter
+model = onnxscript.optimizer.optimize(onnx.load(sys.argv[1]))
+onnx.save(onnxscript.rewriter.rewrite(model), sys.argv[2])
+"""
+
+
+def run_onnxscript(model_file: Path, output: Path) -> ToolRun:
+    """onnxscript's optimizer and rewriter with their default rules."""
+    command = [sys.executable, "-c", _ONNXSCRIPT, str(model_file), str(output)]
+    return run_tool("onnxscript", command, model_file, output)
+
+
+def run_ort_transformers(model_file: Path, output: Path) -> ToolRun:
+    """``python -m onnxruntime.transformers.optimizer --input IN --output OUT`` with its defaults."""
+    command = [sys.executable, "-m", "onnxruntime.transformers.optimizer"]
+    files = ["--input", str(model_file), "--output", str(output)]
+    return run_tool("ort-transformers", [*command, *files], model_file, output)
+
+
 def run_tool(tool: str, command: Sequence[str], model_file: Path, output: Path) -> ToolRun:
     """Run ``command``, which is to write ``output``, and look at what it left."""
     output.unlink(missing_ok=True)  # a file of an earlier run must not pass for this run's

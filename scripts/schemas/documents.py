@@ -286,7 +286,7 @@ def _of_models() -> tuple[Document, ...]:
         Document(INSPECTION_SCHEMA, "superopt inspect: what a model consists of.", fields_of(Inspection), Inspection),
         Document(
             measurements.SCHEMA,
-            "superopt cache show: the database of measured regions.",
+            "superopt cache show: the database of measured regions and of searches.",
             fields_of(CacheStats) | {"path": str, "oldest": str | None, "newest": str | None},
         ),
     )

@@ -15,7 +15,7 @@ from taso_py.options import CacheOptions, Display
 
 @click.group(cls=CommandGroup, context_settings=SETTINGS)
 def cache() -> None:
-    """Look after the database of measured regions."""
+    """Look after the database of measured regions and of searches."""
 
 
 @cache.command(
@@ -28,7 +28,7 @@ def cache() -> None:
 )
 @takes(options=CacheOptions, display=Display)
 def show(options: CacheOptions, display: Display) -> None:
-    """Where it lies, how many measurements it holds, how old they are."""
+    """Where it lies, how many measurements and searches it holds, how old the measurements are."""
     from taso_py.report.measurements import measurements_json, measurements_text
 
     with api.open_cache(options, create=False) as opened:
@@ -45,9 +45,9 @@ def show(options: CacheOptions, display: Display) -> None:
 )
 @takes(options=CacheOptions)
 def clear(options: CacheOptions) -> None:
-    """Forget every measurement."""
+    """Forget every measurement, and what searches found."""
     with api.open_cache(options, create=False) as opened:
-        emit(f"{opened.clear()} measurements forgotten")
+        emit(f"{opened.clear()} measurements and searches forgotten")
 
 
 @cache.command(

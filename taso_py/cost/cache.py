@@ -1,4 +1,6 @@
-"""Measured region times on disk, shared by all runs of a user: key -> `Measurement`, in one SQLite file.
+"""What was measured and found, on disk and shared by all runs of a user, in one SQLite file.
+
+Times of regions, each a `Measurement` under its key, and what whole searches found, each a text under its key.
 
 Several processes may use it at once. A damaged file is moved aside and a place that cannot be written is
 replaced by memory, each with one warning: a cache never stops an optimisation. A file that is not recognisably a cache
@@ -13,43 +15,39 @@ import logging
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from taso_py.cost.database import (
+    BUSY_S,
+    MOMENT_S,
+    connect,
+    is_damage,
+    is_replaceable,
+    move_aside,
+    reading,
+    require_ours,
+)
 from taso_py.cost.measurement import Measurement
 from taso_py.errors import OutputError, UsageError
 from taso_py.files import parse_json, write_text
-from taso_py.folders import alone
 
 logger = logging.getLogger(__name__)
 
-SCHEMA = 2
-APPLICATION_ID = 0x7461736F
-"""In the header of our files: "taso", as SQLite's application_id."""
-_HEADER, _HEADER_BYTES, _ID_BYTES = b"SQLite format 3\0", 100, slice(68, 72)
-"""https://www.sqlite.org/fileformat.html#the_database_header"""
-_NOT_OURS = "it is not a cache of superopt, and is left as it is"
-_NO_TEXT = "it holds texts that are none"
-BUSY_S = 30.0
-"""How long a file that another process has locked is waited for, where nothing hurries."""
-_MOMENT_S = 0.5
 _CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
 _UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
-_TABLE = """CREATE TABLE regions (
-    key TEXT PRIMARY KEY, before REAL NOT NULL, after REAL NOT NULL, noise REAL NOT NULL, samples INTEGER NOT NULL,
-    created REAL NOT NULL, ort_version TEXT NOT NULL) WITHOUT ROWID"""
 _SELECT = "SELECT key, before, after, noise, samples, ort_version, created FROM regions "
 _INSERT = """INSERT OR REPLACE INTO regions (key, before, after, noise, samples, ort_version, created)
     VALUES (?,?,?,?,?,?,?)"""
+_SEARCHES = "CREATE TABLE IF NOT EXISTS searches (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
+"""Made when it is first written to: files of earlier versions have none, and they read those that do."""
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheStats:
     """What ``superopt cache show`` prints; ``path`` None means memory."""
 
@@ -59,6 +57,7 @@ class CacheStats:
     oldest: float | None
     newest: float | None
     ort_versions: Mapping[str, int]
+    searches: int
 
 
 def cache_path() -> Path:
@@ -83,7 +82,7 @@ def proofs_path() -> Path | None:
             return path
         if not path.is_file():
             return None
-        with contextlib.closing(_reading(path, _MOMENT_S)) as connection:
+        with contextlib.closing(reading(path, MOMENT_S)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except (OSError, RuntimeError, sqlite3.Error, UnicodeDecodeError):  # RuntimeError: no home directory
         return None
@@ -125,12 +124,20 @@ class Cache:
         rows = [(key, *astuple(one)) for key, one in measurements.items()]
         self._guarded(lambda: self._insert(rows))
 
+    def search(self, key: str) -> str | None:
+        """What is remembered of a search; None where nothing is."""
+        return self._guarded(lambda: self._search(key))
+
+    def remember_search(self, key: str, text: str | None) -> None:
+        """Store what a search found, in place of what was there; None forgets it."""
+        self._guarded(lambda: self._put_search(key, text))
+
     def show(self) -> CacheStats:
-        """Number of entries, size on disk, age and ONNX Runtime versions."""
+        """Number of entries and of searches, size on disk, age and ONNX Runtime versions of the entries."""
         return self._guarded(self._stats)
 
     def clear(self) -> int:
-        """Forget everything; the number of entries forgotten."""
+        """Forget everything; the number of entries and searches forgotten."""
         return self._guarded(self._delete)
 
     def export(self, path: Path) -> int:
@@ -164,20 +171,20 @@ class Cache:
         try:
             target = path or cache_path()
             if not create and not target.exists():
-                self.path, self._connection = target, _connect(None)
+                self.path, self._connection = target, connect(None)
                 return
             target.parent.mkdir(parents=True, exist_ok=True)
-            _require_ours(target)
+            require_ours(target)
             try:
-                self._connection = _connect(target, self._patience_s)
+                self._connection = connect(target, self._patience_s)
             except sqlite3.DatabaseError as error:
-                if not (_is_damage(error) and _is_replaceable(target)):
+                if not (is_damage(error) and is_replaceable(target)):
                     raise
-                _move_aside(target)
-                self._connection = _connect(target, self._patience_s)
+                move_aside(target)
+                self._connection = connect(target, self._patience_s)
             self.path = target
         except (OSError, RuntimeError, sqlite3.Error) as error:  # RuntimeError: no home directory
-            self._connection = _connect(None)
+            self._connection = connect(None)
             logger.warning(_UNUSABLE, target or "in the home directory", error)
 
     def _guarded(self, work: Callable[[], T]) -> T:
@@ -188,12 +195,12 @@ class Cache:
             if self.path is None:
                 raise
             path, old = self.path, self._connection
-            if _is_damage(error) and _is_replaceable(path):
+            if is_damage(error) and is_replaceable(path):
                 old.close()
-                _move_aside(path)
+                move_aside(path)
                 self._open(path)
             else:
-                self.path, self._connection = None, _connect(None)
+                self.path, self._connection = None, connect(None)
                 with contextlib.closing(old), contextlib.suppress(sqlite3.Error):
                     old.backup(self._connection)  # what was readable stays known
                 logger.warning(_UNUSABLE, path, error)
@@ -206,7 +213,7 @@ class Cache:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             self._connection.close()
             logger.warning(_UNUSABLE, self.path or "in memory", error)
-            self.path, self._connection = None, _connect(None)
+            self.path, self._connection = None, connect(None)
             return work()
 
     @contextlib.contextmanager
@@ -232,12 +239,30 @@ class Cache:
         with self._transaction() as connection:
             connection.executemany(_INSERT, rows)
 
+    def _search(self, key: str) -> str | None:
+        if not self._has_searches():
+            return None
+        row = self._connection.execute("SELECT text FROM searches WHERE key = ?", [key]).fetchone()
+        return row[0] if row is not None and isinstance(row[0], str) else None
+
+    def _put_search(self, key: str, text: str | None) -> None:
+        with self._transaction() as connection:
+            connection.execute(_SEARCHES)
+            if text is None:
+                connection.execute("DELETE FROM searches WHERE key = ?", [key])
+            else:
+                connection.execute("INSERT OR REPLACE INTO searches VALUES (?, ?)", [key, text])
+
+    def _has_searches(self) -> bool:
+        return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'searches'").fetchone())
+
     def _all(self) -> list[tuple[str, Measurement]]:
         return list(_entries(self._connection.execute(f"{_SELECT} ORDER BY key")))
 
     def _delete(self) -> int:
         with self._transaction() as connection:
-            return connection.execute("DELETE FROM regions").rowcount
+            searches = connection.execute("DELETE FROM searches").rowcount if self._has_searches() else 0
+            return searches + connection.execute("DELETE FROM regions").rowcount
 
     def _stats(self) -> CacheStats:
         count, oldest, newest = self._connection.execute(
@@ -245,117 +270,18 @@ class Cache:
         ).fetchone()
         versions = self._connection.execute("SELECT ort_version, COUNT(*) FROM regions GROUP BY 1 ORDER BY 1")
         size = self.path.stat().st_size if self.path is not None and self.path.exists() else 0
-        return CacheStats(self.path, count, size, oldest, newest, {str(name): many for name, many in versions})
-
-
-def _connect(path: Path | None, patience_s: float = BUSY_S) -> sqlite3.Connection:
-    """A connection with the table in place; transactions are ours (isolation_level None)."""
-    name = ":memory:" if path is None else str(path)
-    connection = sqlite3.connect(name, timeout=patience_s, isolation_level=None)
-    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # the key of no region, then
-    try:
-        version = _version(connection)
-        # A table of this version is not written to: several processes may start at once, and one may only read.
-        if version < SCHEMA:
-            connection.execute("BEGIN IMMEDIATE")
-            version = _version(connection)  # another process may have been faster
-            if 0 < version < SCHEMA:  # an older version's times are of no use to this one
-                connection.execute("SELECT seconds, noise, ort_version FROM regions LIMIT 0")  # fails if not ours
-                connection.execute("DROP TABLE regions")
-            if version < SCHEMA:
-                connection.execute(_TABLE)
-                connection.execute(f"PRAGMA user_version = {SCHEMA}")
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute("COMMIT")
-        elif version > SCHEMA:
-            raise sqlite3.OperationalError(f"written by a newer version of superopt (schema {version})")
-        connection.execute(f"{_SELECT} LIMIT 0")  # fails where the table is another
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, UnicodeDecodeError):  # in what sqlite3 says of damage
-            raise sqlite3.OperationalError(_NO_TEXT) from None
-        raise
-    return connection
-
-
-def _require_ours(path: Path) -> None:
-    """Raise OSError unless a file is new, empty, marked as ours, or a cache from before there was a mark."""
-    if not path.exists() or _is_marked(path):
-        return
-    if not path.is_file():
-        raise OSError(_NOT_OURS)
-    if path.stat().st_size == 0:
-        return
-    try:
-        with contextlib.closing(_reading(path, _MOMENT_S)) as connection:
-            connection.execute("SELECT key, noise, ort_version FROM regions LIMIT 0")
-            (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()
-            if tables == 1 and _version(connection) > 0:
-                return
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise OSError(_NOT_OURS) from error
-    raise OSError(_NOT_OURS)
-
-
-def _reading(path: Path, patience_s: float) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=patience_s)
-
-
-def _is_marked(path: Path) -> bool:
-    """Whether the header says that a file is ours, whatever lies behind it."""
-    try:
-        if not path.is_file():  # to open a FIFO would wait for ever
-            return False
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-    except OSError:
-        return False
-    return header.startswith(_HEADER) and header[_ID_BYTES] == APPLICATION_ID.to_bytes(4, "big")
-
-
-def _is_replaceable(path: Path) -> bool:
-    """Whether a damaged file is ours, or another process has just put it aside and is about to begin anew."""
-    return _is_marked(path) or not path.exists() or (path.is_file() and path.stat().st_size == 0)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    """The schema of a file; 0 for a new one."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def _move_aside(path: Path) -> None:
-    """Rename a damaged file, unless another process has put a sound one in its place meanwhile."""
-    with alone(path.parent):
-        try:
-            _connect(path).close()
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise
-        else:
-            if _is_sound(path):
-                return
-        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        # Before the file: a journal that is there afterwards is that of another process's new file.
-        path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
-        try:
-            path.replace(aside)
-        except FileNotFoundError:  # another process was quicker
-            return
-    logger.warning("cache %s was damaged: moved to %s, a new one is started", path, aside.name)
-
-
-def _is_sound(path: Path) -> bool:
-    connection = sqlite3.connect(str(path), timeout=BUSY_S)
-    try:
-        return bool(connection.execute("PRAGMA quick_check").fetchone()[0] == "ok")
-    except sqlite3.DatabaseError:
-        return False
-    finally:
-        connection.close()
+        searches = (
+            self._connection.execute("SELECT COUNT(*) FROM searches").fetchone()[0] if self._has_searches() else 0
+        )
+        return CacheStats(
+            path=self.path,
+            entries=count,
+            size_bytes=size,
+            oldest=oldest,
+            newest=newest,
+            ort_versions={str(name): many for name, many in versions},
+            searches=searches,
+        )
 
 
 def _entries(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Measurement]]:

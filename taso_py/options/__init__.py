@@ -149,11 +149,11 @@ class CacheOptions(OptionRecord):
     cache: Path | None = option(
         "--cache",
         None,
-        "Database of measured regions; default: in the user's cache directory.",
+        "Database of measured regions and of searches; default: in the user's cache directory.",
         metavar="FILE",
         group="Search",
     )
-    """SQLite file of measured regions; None: in the user's cache directory."""
+    """SQLite file of measured regions and of searches; None: in the user's cache directory."""
 
 
 @record

@@ -148,7 +148,7 @@ def figures(result: Result) -> TextTable:
         ("nodes", f"{result.nodes_before} -> {result.nodes_after}"),
         ("opaque nodes", str(result.opaque_nodes)),
         ("FLOPs", f"{count(result.flops_before)} -> {count(result.flops_after)}"),
-        ("search ended", result.stop_reason),
+        ("search ended", result.stop_reason + (", in an earlier run" if result.recalled else "")),
         ("time taken", f"{result.elapsed_s:.1f} s ({_phases(result.phases_s)})"),
         ("seed", str(result.seed)),
     )

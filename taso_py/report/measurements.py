@@ -31,6 +31,7 @@ def _facts(stats: CacheStats) -> dict[str, Any]:
         "oldest": _date(stats.oldest),
         "newest": _date(stats.newest),
         "ort_versions": dict(stats.ort_versions),
+        "searches": stats.searches,
     }
 
 

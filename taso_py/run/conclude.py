@@ -40,6 +40,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         flops_before=int(before),
         flops_after=int(before),
         stop_reason=stop_reason,
+        recalled=job.recalled is not None,
         elapsed_s=job.clock.elapsed(),
         phases_s=dict(job.clock.phases),
         ep=setting.config.ep,

@@ -27,6 +27,7 @@ from taso_py.rules.rule import RuleSet
 from taso_py.run import provenance
 from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
+from taso_py.run.earlier import recalled, remember
 from taso_py.run.original import (
     confirmation_seconds,
     race_seconds,
@@ -150,8 +151,10 @@ def _run(job: Run) -> Result:
         job.clock.lap("profile")
     with work_folder() as folder, _checker(job) as checker:
         workshop = _workshop(job, checker, folder)
-        result = _decide(job, workshop, *_search_and_check(job, workshop))
+        found, checked = _search_and_check(job, workshop)
+        result = _decide(job, workshop, found, checked)
     job.clock.lap("race")
+    remember(job, found, checked, result)
     return result
 
 
@@ -190,7 +193,8 @@ def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candida
         barred = len(workshop.barred)
         searched, folder = job.deadline(SEARCH_SHARE + SELECT_SHARE), job.setting.loaded.folder
         with job.worker.keeping_to(searched + _PATIENCE_S), folder.until(searched), OpenModels(job, workshop) as models:
-            found = _selected(job, explore(job, models))
+            job.recalled = None if barred else recalled(job)
+            found = _selected(job, explore(job, models)) if job.recalled is None else job.recalled.found
         log_trace(job, found)
         checked = _check(job, workshop, found)
         job.clock.lap("check")
@@ -231,6 +235,8 @@ def _checker(job: Run) -> Checker:
 def _workshop(job: Run, checker: Checker, folder: Path) -> Workshop:
     """Where candidates are made and checked."""
     options = job.options
+    if options.race or options.provenance:
+        job.identity = provenance.identity(job.source, options, job.library)
     return Workshop(
         loaded=job.setting.loaded,
         checker=checker,
@@ -245,7 +251,7 @@ def _workshop(job: Run, checker: Checker, folder: Path) -> Workshop:
 def _provenance(job: Run) -> dict[str, str]:
     """What decided the result, and at which sizes it was searched and checked."""
     sizes = provenance.shapes_text(job.setting.assignments)
-    made = {provenance.Key.VERSION: VERSION} | provenance.identity(job.source, job.options, job.library)
+    made = {provenance.Key.VERSION.value: VERSION, **job.identity}
     return made | ({provenance.Key.SHAPES: sizes} if sizes else {})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.result import ModelProfile
 from taso_py.rules.library import Library
+from taso_py.run.recall import Recalled
 from taso_py.run.subject import Subject
 from taso_py.stop import StopFlag
 
@@ -85,6 +86,10 @@ class Run:
     """How many of the chosen rules were left out because nothing is proved of them, in words."""
     shared_worker: bool = False
     """Whether the checker uses the same worker, instead of one that knows nothing of the search."""
+    identity: Mapping[str, str] = field(default_factory=dict)
+    """What decides which model comes out."""
+    recalled: Recalled | None = None
+    """What an earlier run like this one found, where that is taken instead of a search."""
     roofline: Roofline = field(init=False)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from taso_py.backend.runtime import cpu_name
-from taso_py.cost.cache import BUSY_S, Cache
+from taso_py.cost.cache import Cache
+from taso_py.cost.database import BUSY_S
 from taso_py.cost.measured import MeasuredCost
 from taso_py.cost.model import CostModel, FlopsCost, RooflineCost
 from taso_py.cost.roofline import Roofline
@@ -90,7 +91,7 @@ def explore(job: Run, models: OpenModels) -> Explored:
 
 def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     barred = models.workshop.barred
-    rewriter, view = _start(job, barred, watch)
+    rewriter, view = start_of(job, barred, watch)
     if job.options.apply == "all":
         return Explored(Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter()))
     late = partial(_is_late, job)
@@ -98,7 +99,7 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     if tidied is not None:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
     selection = _selection(job, models, rewriter, view) if job.options.race else None
-    with _cache(job) as cache:
+    with cache_of(job) as cache:
         cost = _cost_model(job, cache)
         proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
         search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
@@ -121,8 +122,8 @@ def single_gains(job: Run) -> dict[str, float]:
     """
     job.begin("single rules")
     found: dict[str, float] = {}
-    with suppress(OutOfTime), _cache(job) as cache:
-        rewriter, view = _start(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
+    with suppress(OutOfTime), cache_of(job) as cache:
+        rewriter, view = start_of(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
         cost = _cost_model(job, cache)
         for group in rewriter.groups(view, rewriter.all_matches(view)):
             if job.stopped():
@@ -137,7 +138,7 @@ def single_gains(job: Run) -> dict[str, float]:
     return found
 
 
-def _start(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, View]:
+def start_of(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, View]:
     """The rules but the barred ones, and the original; of a very large one the places that hold most of the time."""
     loaded = job.setting.loaded
     rules = _rules(job, barred)
@@ -242,7 +243,8 @@ def _most_new_bytes(job: Run) -> float:
     return max(_SMALL_GROWTH, _FILE_GROWTH * weights) if most is None else (most - 1) * weights
 
 
-def _cache(job: Run) -> Cache:
+def cache_of(job: Run) -> Cache:
+    """What earlier runs measured and found."""
     patience = min(BUSY_S, max(_LEAST_PATIENCE_S, _CACHE_SHARE * job.clock.budget))
     return Cache(job.options.cache, patience_s=patience)
 
@@ -252,13 +254,13 @@ def selected(job: Run, explored: Explored, promising: Sequence[State]) -> list[S
     selection = explored.selection
     if selection is None:
         return []
-    with _cache(job) as cache:
+    with cache_of(job) as cache:
         sizes = ",".join(f"{k}={v}" for k, v in sorted(job.setting.sizes.items()))
-        losses = Losses(cache, f"{sizes}|{_environment(job)}", job.worker.info().ort_version)
+        losses = Losses(cache, f"{sizes}|{environment(job)}", job.worker.info().ort_version)
         return selection.best(promising, explored.tidied, explored.judged, explored.found.gains, losses)
 
 
-def _environment(job: Run) -> str:
+def environment(job: Run) -> str:
     """Everything a time depends on besides a model."""
     return "|".join(map(str, (job.setting.config, job.worker.info().ort_version, cpu_name())))
 
@@ -273,7 +275,7 @@ def _cost_model(job: Run, cache: Cache) -> CostModel:
         worker=job.worker,
         cache=cache,
         roofline=job.roofline,
-        environment=_environment(job),
+        environment=environment(job),
         start=job.start_cost,
         deadline=deadline,
         sizes=job.setting.sizes,

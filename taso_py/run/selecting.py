@@ -17,6 +17,7 @@ from taso_py.errors import ModelError, TooLateError, WorkerError
 from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
+from taso_py.search.again import made_again
 from taso_py.search.bundles import BUNDLES
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
@@ -267,24 +268,13 @@ class Selection:
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
         """The moves made again as far as they still match; None where none does, and where time is up."""
+        told = tuple(steps)
         try:
             with self.start.watch.until(self.deadline):
-                return self._made_again(tuple(steps))
+                state = made_again(self.rewriter.only(s.rule for s in told), self.start, told, self.job.roofline)
         except OutOfTime:
             return None
-
-    def _made_again(self, steps: Sequence[TraceStep]) -> State | None:
-        rewriter = self.rewriter.only(step.rule for step in steps)
-        view, matches, trace = self.start, rewriter.later(self.start), list[TraceStep]()
-        for step in steps:
-            found = step.found_again(matches())
-            moved = rewriter.apply(view, found, ROUNDS) if found else None
-            if moved is not None:
-                view, matches = moved.view, rewriter.later(moved.view, (view, matches))
-                trace.append(step.done_as(moved))
-        if not trace:
-            return None
-        return State(view, self.rewriter.later(view), 0.0, self.job.roofline.total(view.table), tuple(trace))
+        return None if state is None else replace(state, matches=self.rewriter.later(state.view))
 
     def _ratio(self, one: State | None, other: State, bounds: Sequence[float] = ()) -> Interval | None:
         """Seconds of the second model over those of the first (None: the original); None where one does not run."""

@@ -315,7 +315,7 @@ def test_the_cache_travels_by_export_and_import(run_cli: RunCli, tmp_path: Path)
     assert (shown["path"], shown["entries"]) == ("b.sqlite", 1)
     assert shown["ort_versions"] == {"1.31.1": 1}
     assert shown["oldest"] == "2023-11-14T22:13:20+00:00"
-    assert run_cli("cache", "clear", "--cache", "b.sqlite").stdout == "1 measurements forgotten\n"
+    assert run_cli("cache", "clear", "--cache", "b.sqlite").stdout == "1 measurements and searches forgotten\n"
     assert "none" in run_cli("cache", "show", "--cache", "b.sqlite").stdout
 
 

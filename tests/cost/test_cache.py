@@ -17,7 +17,8 @@ import onnx
 import pytest
 
 from taso_py.cost import cache as cache_module
-from taso_py.cost.cache import APPLICATION_ID, Cache, CacheStats, cache_path
+from taso_py.cost.cache import Cache, CacheStats, cache_path
+from taso_py.cost.database import APPLICATION_ID
 from taso_py.cost.measurement import Measurement
 from taso_py.errors import OutputError, UsageError
 from tests.conftest import tiny_network
@@ -64,7 +65,9 @@ def test_show_and_clear(tmp_path: Path) -> None:
 def test_looking_makes_no_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "c.sqlite"
     with Cache(path, create=False) as cache:
-        assert cache.show() == CacheStats(path, 0, 0, None, None, {})
+        assert cache.show() == CacheStats(
+            path=path, entries=0, size_bytes=0, oldest=None, newest=None, ort_versions={}, searches=0
+        )
         assert cache.clear() == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -315,11 +318,11 @@ def test_two_processes_write_at_once(tmp_path: Path, start: str) -> None:
 def test_another_process_puts_a_damaged_file_aside_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
-    path, connect = tmp_path / "c.sqlite", cache_module._connect
+    path, connect = tmp_path / "c.sqlite", cache_module.connect
     damage(path)
 
     def overtaken(*arguments: Any) -> sqlite3.Connection:
-        monkeypatch.setattr(cache_module, "_connect", connect)
+        monkeypatch.setattr(cache_module, "connect", connect)
         try:
             return connect(*arguments)
         finally:
@@ -327,7 +330,7 @@ def test_another_process_puts_a_damaged_file_aside_first(
             if begun:  # the other process's connection, before its first transaction
                 path.touch()
 
-    monkeypatch.setattr(cache_module, "_connect", overtaken)
+    monkeypatch.setattr(cache_module, "connect", overtaken)
     with Cache(path) as cache:
         cache.put_many({"a": ONE})
         assert cache.path == path

@@ -91,7 +91,7 @@ def test_proofs_are_remembered_only_in_a_file_of_ours_that_is_free(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SUPEROPT_CACHE", str(tmp_path / "c.sqlite"))
-    monkeypatch.setattr(caches, "_MOMENT_S", 0.01)
+    monkeypatch.setattr(caches, "MOMENT_S", 0.01)
     path = tmp_path / "proofs.sqlite"
     assert proofs_path() == path
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
