@@ -119,10 +119,16 @@ def _column_text(column: Column) -> str:
     return "same file" if column.same_bytes else interval_text(column.speedup)
 
 
-HEAD = (
-    "model", "ms", "nodes", "seconds", "file", "superopt", "generated", "onnxsim", "onnxslim", "reference", "share",
-    "never slower",
-)  # fmt: skip
+def head(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What the columns are called: a column for each tool that was run beside ours."""
+    return (
+        *("model", "ms", "nodes", "seconds", "file", "superopt", *_tools(rows)),
+        *("reference", "share", "never slower"),
+    )
+
+
+def _tools(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(column.tool for row in rows for column in row.others))
 
 
 def geometric_means(rows: Sequence[Row]) -> dict[str, float]:
@@ -146,14 +152,14 @@ def _means(rows: Sequence[Row]) -> str:
     return ", ".join(f"{tool} {mean:.3f}" for tool, mean in geometric_means(rows).items())
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """The row as text, in the order of HEAD."""
+def cells(row: Row, tools: Sequence[str]) -> tuple[str, ...]:
+    """The row as text, in the order of `head`."""
     after = "-" if row.ours.nodes is None else str(row.ours.nodes)
     others = {column.tool: _column_text(column) for column in row.others}
     return (
         row.model, f"{row.latency_ms:.2f}", f"{row.nodes} → {after}", f"{row.ours.seconds:.0f}",
         "-" if row.ours.growth is None else f"{row.ours.growth:.2f}", _column_text(row.ours),
-        *(others.get(tool, "-") for tool in ("generated", "onnxsim", "onnxslim")),
+        *(others.get(tool, "-") for tool in tools),
         interval_text(row.reference), interval_text(row.share), str(row.verdict),
     )  # fmt: skip
 
@@ -161,21 +167,22 @@ def cells(row: Row) -> tuple[str, ...]:
 def terminal_table(rows: Sequence[Row]) -> Table:
     """All rows for a terminal; failures in red."""
     table = Table(title="speed-up over ONNX Runtime on the original, 95 % interval")
-    for name in HEAD:
+    for name in head(rows):
         table.add_column(name, justify="left" if name in ("model", "never slower") else "right")
     for row in rows:
-        table.add_row(*cells(row), style="red" if row.verdict.failed else None)
+        table.add_row(*cells(row, _tools(rows)), style="red" if row.verdict.failed else None)
     return table
 
 
 def markdown(rows: Sequence[Row], environment: dict[str, Any]) -> str:
     """The same table in Markdown, below one line that says where it was measured."""
     where = ", ".join(f"{name} {value}" for name, value in environment.items())
+    names = head(rows)
     lines = [
         "# Bench", "", f"Speed-up over ONNX Runtime on the original file with its 95 % interval ({where}).",
-        "", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}",
+        "", f"| {' | '.join(names)} |", f"|{'---|' * len(names)}",
     ]  # fmt: skip
-    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
+    lines += [f"| {' | '.join(cells(row, _tools(rows)))} |" for row in rows]
     lines += ["", means_text(rows)]
     missed = [line for row in rows for line in row.missed]
     lines += ["", "Goals missed:", *(f"- {line}" for line in missed)] if missed else []

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
 
 from taso_py.arrays import Array
 from taso_py.errors import TooLateError, TypingError
-from taso_py.graph.sizes import element_variables
+from taso_py.graph.sizes import Symbol, element_variables, symbols
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.read import content
 from taso_py.ops.algebra import algebra
-from taso_py.ops.meaning import Apply, Choose, Operand, Reduce, Scalar
+from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
@@ -301,22 +301,44 @@ def _steps(operator: Operator, types: tuple[TensorType, ...]) -> float:
     index = tuple(s.size for s in element_variables(operator.infer(*types).rank))
     views = tuple(Operand(k, t) for k, t in enumerate(types))
     try:
-        return _loop_length(operator.element(views, index))
+        return sum(iterations for iterations, _ in _loops(operator.element(views, index))[0])
     except RecursionError:  # the meaning of a thousand operands is as deep
         return math.inf
 
 
-def _loop_length(meaning: Scalar) -> float:
-    """How many times the innermost body of a reduction is evaluated (each time for all output elements)."""
+_Loops: TypeAlias = list[tuple[float, frozenset[Symbol]]]
+"""Iterations of reductions, each with the indices that they are made again for."""
+
+
+def _loops(meaning: Scalar) -> tuple[_Loops, frozenset[Symbol]]:
+    """How often the innermost bodies of reductions are evaluated, and the indices that a meaning depends on.
+
+    What depends on no index of the reduction around it is computed once, as `evaluate` does: a mean in a variance.
+    """
     match meaning:
-        case Reduce(_, _, extent, body):
-            return (extent if isinstance(extent, int) else math.inf) * max(1.0, _loop_length(body))
+        case Reduce(_, variable, extent, body):
+            inner, depends = _loops(body)
+            length = extent if isinstance(extent, int) else math.inf
+            depends = depends - {variable} | symbols(extent)
+            again = [variable in on for _, on in inner]
+            found = [(n * length, depends) if a else (n, on) for a, (n, on) in zip(again, inner, strict=True)]
+            return found if any(again) else [*found, (length, depends)], depends
         case Apply(_, arguments):
-            return sum(map(_loop_length, arguments))
-        case Choose(_, then, otherwise):
-            return _loop_length(then) + _loop_length(otherwise)
+            return _together(arguments)
+        case Choose(conditions, then, otherwise):
+            found, depends = _together((then, otherwise))
+            return found, depends.union(*(symbols(c.left) | symbols(c.right) for c in conditions))
+        case Read(_, index):
+            return [], frozenset().union(*map(symbols, index))
+        case Integer(value):
+            return [], frozenset(symbols(value))
         case _:
-            return 0.0
+            return [], frozenset()
+
+
+def _together(parts: Sequence[Scalar]) -> tuple[_Loops, frozenset[Symbol]]:
+    found = [_loops(part) for part in parts]
+    return [one for loops, _ in found for one in loops], frozenset().union(*(depends for _, depends in found))
 
 
 def _in_range(exact: Array, dtype: np.dtype[Any]) -> bool:

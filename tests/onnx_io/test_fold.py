@@ -10,8 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from taso_py.errors import TooLateError, TypingError
+from taso_py.graph.sizes import element_variables
+from taso_py.graph.types import TensorType
 from taso_py.onnx_io import fold
 from taso_py.onnx_io.load import Loaded, load
+from taso_py.ops.meaning import Operand, add, total
 
 
 def products(size: int) -> Loaded:
@@ -65,3 +68,50 @@ def test_what_takes_too_much_memory_is_left_to_the_runtime(monkeypatch: pytest.M
     monkeypatch.setattr(fold, "MAXIMAL_BYTES", 3 * 64 * 64 * 8 - 1)
     with pytest.raises(TypingError, match="too large to fold"):
         loaded.folder.value(loaded.ids["ab"], loaded.table.nodes)
+
+
+def standardised(*shape: int) -> Loaded:
+    """Weights divided by their own deviation, as networks write them that standardise their convolutions."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "w": rng.standard_normal(shape).astype(np.float32),
+        "g": rng.uniform(0.5, 2, shape[1]).astype(np.float32),
+        "b": np.zeros(shape[1], np.float32),
+        "v": np.ones(shape[1], np.float32),
+    }
+    outputs = ["y", "mean", "variance"]
+    normal = helper.make_node("BatchNormalization", ["w", "g", "b", "b", "v"], outputs, training_mode=1)
+    graph = helper.make_graph(
+        [normal, helper.make_node("Add", ["x", "y"], ["r"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("r", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    return load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+def test_a_mean_within_a_variance_counts_once() -> None:
+    loaded = standardised(1, 16, 2304)
+    found = loaded.folder.value(loaded.ids["y"], loaded.table.nodes)
+    w = np.asarray(loaded.folder.source(loaded.ids["w"]), np.float64)
+    g = np.asarray(loaded.folder.source(loaded.ids["g"]), np.float64)
+    deviation = np.sqrt(w.var(axis=(0, 2), keepdims=True) + np.float64(np.float32(1e-5)))
+    expected = (w - w.mean(axis=(0, 2), keepdims=True)) / deviation * g[None, :, None]
+    np.testing.assert_allclose(found, expected.astype(np.float32), rtol=1e-6, atol=1e-6)
+
+
+def test_a_reduction_that_is_too_long_is_left_to_the_runtime() -> None:
+    loaded = standardised(1, 1, fold.MAXIMAL_STEPS)
+    with pytest.raises(TypingError, match="takes too long to fold"):
+        loaded.folder.value(loaded.ids["y"], loaded.table.nodes)
+
+
+def test_what_depends_on_the_index_around_it_counts_each_time() -> None:
+    x = TensorType("float32", (4, 6))
+    i = tuple(s.size for s in element_variables(2))
+    reading = Operand(0, x)
+    dependent = total(5, lambda k: total(7, lambda m: reading[(k, m)]))
+    apart = total(5, lambda k: add(reading[(k, i[1])], total(7, lambda m: reading[(i[0], m)])))
+    assert [n for n, _ in fold._loops(dependent)[0]] == [35]
+    assert sorted(n for n, _ in fold._loops(apart)[0]) == [5, 7]
