@@ -30,6 +30,30 @@ def onnx_dtype(name: str) -> ir.DataType:
     return next((d for d, n in _NAMES.items() if n == name), None) or ir.DataType[name.upper()]
 
 
+LIKE_FIRST = frozenset(
+    {"Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BatchNormalization", "BitwiseNot", "Ceil", "Celu", "Clip",
+     "Cosh", "CumSum", "Dropout", "Floor", "Gelu", "GroupNormalization", "Hardmax", "InstanceNormalization", "LRN",
+     "LayerNormalization", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "PRelu",
+     "ReverseSequence", "Round", "Scatter", "ScatterElements", "ScatterND", "Shrink", "Sign", "Sinh", "Softmax",
+     "Tan", "ThresholdedRelu", "Trilu"}
+)  # fmt: skip
+"""Operators of ONNX whose first output has the type of the first input, by their specification in every version.
+
+What is known here of the input is more than ONNX's own inference finds: that knows no sizes behind weights that are
+computed, and forgets what a Shape said.
+"""
+
+
+def like(known: TensorType, inferred: TensorType) -> TensorType:
+    """The type of an output that is the input's; what was inferred of it where more is known by that."""
+    if known.shape is None or not known.dtype:
+        return inferred
+    if inferred.shape is None or len(inferred.shape) != len(known.shape):
+        return known
+    sizes = zip(known.shape, inferred.shape, strict=True)
+    return TensorType(known.dtype, tuple(b if isinstance(b, int) else a for a, b in sizes))
+
+
 @dataclass(slots=True)
 class Symbols:
     """Sizes of dimensions: the same ``dim_param`` of graph inputs is the same symbol."""

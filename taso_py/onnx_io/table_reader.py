@@ -17,7 +17,7 @@ from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.table import Node, Opaque, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.fold import Folder
-from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, dtype_name
+from taso_py.onnx_io.onnx_types import LIKE_FIRST, TRANSPARENT, Symbols, dtype_name, like
 from taso_py.onnx_io.read import content
 from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
 from taso_py.onnx_io.structure import captured_names, conforms, constant_tensor, has_graphs, label_of, name_of
@@ -215,6 +215,8 @@ class TableReader:
             if not name_of(value):
                 continue
             type_ = self.symbols.of_opaque(name_of(value), self.inferred().get(name_of(value)), trusted=trusted)
+            if trusted and port == 0 and node.op_type in LIKE_FIRST and inputs and inputs[0] is not None:
+                type_ = like(self.values.types[inputs[0]], type_)
             new = self.ids[name_of(value)] = self.values.new(type_, name_of(value))
             operator = Opaque(node.op_type, node.domain, index, port)
             self.nodes[new] = Node(operator, (*inputs, *self.captured[index]), index)

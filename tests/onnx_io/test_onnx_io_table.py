@@ -8,7 +8,10 @@ import pytest
 from onnx import TensorProto
 
 from taso_py.graph.table import Opaque
+from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded, load
+from taso_py.onnx_io.onnx_types import LIKE_FIRST
+from tests.helpers import graphs
 from tests.helpers.onnx_io_models import (
     FLOAT,
     MODELS,
@@ -273,3 +276,29 @@ def test_a_computed_shape_lets_a_reshape_be_read() -> None:
     assert shown(loaded, "y") == "float32[n,6]"
     assert loaded.table.nodes[loaded.ids["y"]].inputs == (loaded.ids["x"],)
     assert loaded.operand_positions[3] == (0,)
+
+
+@pytest.mark.parametrize("operator", ["InstanceNormalization", "LpNormalization", "MeanVarianceNormalization"])
+def test_an_unread_operator_that_keeps_the_shape_hides_no_sizes(operator: str) -> None:
+    """A group normalisation behind a convolution of standardised weights, as PyTorch writes it."""
+    more = {"InstanceNormalization": ", s, s", "LpNormalization": "", "MeanVarianceNormalization": ""}[operator]
+    text = f"""agraph (float[1,4,6,6] x) => (float[1,4,6,6] r)
+        <float[4,4,1,1] w, float[4] o, float[2] s> {{
+        shape = Constant<value_ints = [0, 2, -1]>()
+        m, mean, variance = BatchNormalization<training_mode = 1>(w, o, o, o, o)
+        y = Conv(x, m)
+        groups = Reshape(y, shape)
+        n = {operator}(groups{more})
+        was = Shape(y)
+        back = Reshape(n, was)
+        r = Add(back, x) }}"""
+    loaded = load(graphs.model(text, w=(4, 4, 1, 1), o=(4,), s=(2,)))
+    assert loaded.opaque == {operator: 1}
+    assert loaded.values.types[loaded.ids["n"]] == TensorType("float32", (1, 2, 72))
+    assert loaded.values.types[loaded.ids["back"]] == TensorType("float32", (1, 4, 6, 6))
+
+
+def test_every_operator_of_which_that_is_said_keeps_the_type_by_onnx_too() -> None:
+    for name in LIKE_FIRST:
+        schema = onnx.defs.get_schema(name, 25)
+        assert schema.outputs[0].type_str == schema.inputs[0].type_str, name
