@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from taso_py.certificate.record import Trail
-from taso_py.cost.cache import Cache
 from taso_py.result import ReasonCode, Result
 from taso_py.run.candidates import Candidate
 from taso_py.run.recall import Recall, Recalled
@@ -24,9 +23,9 @@ def recalled(job: Run) -> Recalled | None:
     if not _concerns(job):
         return None
     job.begin("search")
-    with suppress(OutOfTime), cache_of(job) as cache:
+    with suppress(OutOfTime):
         rewriter, view = start_of(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
-        return _recall(job, cache).recalled(rewriter, view, job.start_cost, job.roofline)
+        return _recall(job).recalled(rewriter, view, job.start_cost, job.roofline)
     return None
 
 
@@ -38,13 +37,11 @@ def remember(job: Run, found: Found, checked: Sequence[Candidate], result: Resul
     if not _concerns(job) or job.stop or result.rejected:
         return
     improved = result.reason is None
-    with cache_of(job) as cache:
-        recall = _recall(job, cache)
-        if job.recalled is not None:
-            if job.recalled.improved and not improved:
-                recall.forget()
-        elif result.reason is None or result.reason.code in _SETTLED:
-            recall.note(found, _fastest(checked, result), job.start_cost, improved=improved)
+    if job.recalled is not None:
+        if job.recalled.improved and not improved:
+            _recall(job).forget()
+    elif result.reason is None or result.reason.code in _SETTLED:
+        _recall(job).note(found, _fastest(checked, result), job.start_cost, improved=improved)
 
 
 def _fastest(checked: Sequence[Candidate], result: Result) -> list[State]:
@@ -60,6 +57,6 @@ def _concerns(job: Run) -> bool:
     return job.options.race and job.options.apply != "all"
 
 
-def _recall(job: Run, cache: Cache) -> Recall:
+def _recall(job: Run) -> Recall:
     sizes = ",".join(f"{name}={size}" for name, size in sorted(job.setting.sizes.items()))
-    return Recall(cache, {**job.identity, "environment": environment(job), "sizes": sizes})
+    return Recall(cache_of(job), {**job.identity, "environment": environment(job), "sizes": sizes})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -93,7 +94,7 @@ def optimize(
             progress=progress, stop=stop, baseline=None, shared_worker=pool is not None,
         )  # fmt: skip
         try:
-            with stop.abandoning():
+            with closing(job), stop.abandoning():
                 result = _run(job)
         except Interrupted:
             result = _interrupted(job)

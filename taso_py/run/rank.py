@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from taso_py.backend.pool import lent
@@ -53,4 +54,5 @@ def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: 
             source=source, options=options, setting=original.setting, library=library, worker=worker, clock=clock,
             progress=progress, stop=stop, baseline=original.seconds,
         )  # fmt: skip
-        return single_gains(run)
+        with closing(run):
+            return single_gains(run)

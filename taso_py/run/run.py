@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 
 from taso_py.backend.client import Worker
+from taso_py.cost.cache import Cache
 from taso_py.cost.roofline import Roofline
 from taso_py.options import Options
 from taso_py.progress import Progress
@@ -90,10 +91,17 @@ class Run:
     """What decides which model comes out."""
     recalled: Recalled | None = None
     """What an earlier run like this one found, where that is taken instead of a search."""
+    cache: Cache | None = None
+    """What earlier runs measured and found, once that was asked for: one that cannot be used is told of once."""
     roofline: Roofline = field(init=False)
 
     def __post_init__(self) -> None:
         self.roofline = Roofline(self.setting.sizes)
+
+    def close(self) -> None:
+        """Releases the cache."""
+        if self.cache is not None:
+            self.cache.close()
 
     def adopt(self, setting: Subject) -> None:
         """The model at other sizes, before anything was searched."""

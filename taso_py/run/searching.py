@@ -99,12 +99,11 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     if tidied is not None:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
     selection = _selection(job, models, rewriter, view) if job.options.race else None
-    with cache_of(job) as cache:
-        cost = _cost_model(job, cache)
-        proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
-        search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
-        seeds = (*([] if tidied is None else [tidied]), *proposals.states)
-        found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
+    cost = _cost_model(job)
+    proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
+    search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
+    seeds = (*([] if tidied is None else [tidied]), *proposals.states)
+    found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
     return Explored(found, tidied, selection, proposals.judged)
 
 
@@ -122,9 +121,9 @@ def single_gains(job: Run) -> dict[str, float]:
     """
     job.begin("single rules")
     found: dict[str, float] = {}
-    with suppress(OutOfTime), cache_of(job) as cache:
+    with suppress(OutOfTime):
         rewriter, view = start_of(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
-        cost = _cost_model(job, cache)
+        cost = _cost_model(job)
         for group in rewriter.groups(view, rewriter.all_matches(view)):
             if job.stopped():
                 break
@@ -245,8 +244,10 @@ def _most_new_bytes(job: Run) -> float:
 
 def cache_of(job: Run) -> Cache:
     """What earlier runs measured and found."""
-    patience = min(BUSY_S, max(_LEAST_PATIENCE_S, _CACHE_SHARE * job.clock.budget))
-    return Cache(job.options.cache, patience_s=patience)
+    if job.cache is None:
+        patience = min(BUSY_S, max(_LEAST_PATIENCE_S, _CACHE_SHARE * job.clock.budget))
+        job.cache = Cache(job.options.cache, patience_s=patience)
+    return job.cache
 
 
 def selected(job: Run, explored: Explored, promising: Sequence[State]) -> list[State]:
@@ -254,10 +255,9 @@ def selected(job: Run, explored: Explored, promising: Sequence[State]) -> list[S
     selection = explored.selection
     if selection is None:
         return []
-    with cache_of(job) as cache:
-        sizes = ",".join(f"{k}={v}" for k, v in sorted(job.setting.sizes.items()))
-        losses = Losses(cache, f"{sizes}|{environment(job)}", job.worker.info().ort_version)
-        return selection.best(promising, explored.tidied, explored.judged, explored.found.gains, losses)
+    sizes = ",".join(f"{k}={v}" for k, v in sorted(job.setting.sizes.items()))
+    losses = Losses(cache_of(job), f"{sizes}|{environment(job)}", job.worker.info().ort_version)
+    return selection.best(promising, explored.tidied, explored.judged, explored.found.gains, losses)
 
 
 def environment(job: Run) -> str:
@@ -265,7 +265,7 @@ def environment(job: Run) -> str:
     return "|".join(map(str, (job.setting.config, job.worker.info().ort_version, cpu_name())))
 
 
-def _cost_model(job: Run, cache: Cache) -> CostModel:
+def _cost_model(job: Run) -> CostModel:
     if job.options.objective == "flops":
         return FlopsCost(job.roofline)
     if job.options.cost == "roofline" or not job.options.race:
@@ -273,7 +273,7 @@ def _cost_model(job: Run, cache: Cache) -> CostModel:
     deadline = job.deadline(SEARCH_SHARE)
     return MeasuredCost(
         worker=job.worker,
-        cache=cache,
+        cache=cache_of(job),
         roofline=job.roofline,
         environment=environment(job),
         start=job.start_cost,

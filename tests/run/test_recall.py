@@ -153,3 +153,12 @@ def test_what_improved_once_and_then_no_more_is_sought_anew(tmp_path: Path) -> N
     with Cache(path) as cache:
         assert cache.show().searches == 0
     assert not taso_py.optimize(proto, min_gain=0.99, time_budget_s=20, cache=path).recalled
+
+
+def test_a_cache_that_cannot_be_used_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("somebody's text")
+    result = taso_py.optimize(model(GRAPH, w=(8, 8)), min_gain=0.99, time_budget_s=8, cache=path)
+    assert not result.recalled
+    assert path.read_text() == "somebody's text"
+    assert sum("cannot be used" in record.message for record in caplog.records) == 1
