@@ -22,6 +22,9 @@ from taso_py.search.moves import AppliedSite, Rewriter
 from taso_py.search.state import Found, State, StopReason, TraceStep
 from taso_py.search.view import View
 
+_NOT_TOLD = (ValueError, KeyError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError)
+"""What reading a text raises that tells of no search; the last three are literal_eval's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
@@ -43,7 +46,7 @@ class Recall:
         text = self.cache.search(self._key())
         try:
             told = None if text is None else _Told.read(text)
-        except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError):  # of literal_eval, too
+        except _NOT_TOLD:
             return None
         if told is None:
             return None
@@ -151,7 +154,7 @@ class _Told:
 
     @staticmethod
     def read(text: str) -> _Told:
-        """Raises ValueError, KeyError, TypeError, SyntaxError, RecursionError or MemoryError for what is none."""
+        """Raises one of `_NOT_TOLD` for what is none."""
         found = parse_json(text)
         states = tuple(
             _ToldState(float(one["cost"]), str(one["table"]), tuple(map(_step, one["steps"])))

@@ -90,6 +90,7 @@ def test_moves_that_lead_elsewhere_now_are_not_taken(tmp_path: Path) -> None:
         "", "{}", "[]", "null", "{" * 10_000, '{"reason": "stalled"}', '"x"', "NaN",
         '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{}]}',
         '{"reason": "no further gain", "explored": 1, "improved": true, "states": 3}',
+        '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{"cost": 1' + "0" * 400 + "}]}",
         '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{"cost": 1, "table": "",'
         ' "steps": [["a", "__import__(1)", [], false, 1, 1]]}]}',
         '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{"cost": 1, "table": "",'
