@@ -22,9 +22,12 @@ import click
 
 from scripts.bench import zoo
 from scripts.bench.bench import DIRECTORY, locate, require_known
-from taso_py import api
+from taso_py.options import Options
+from taso_py.progress import SilentProgress
 from taso_py.run import pipeline
+from taso_py.run.candidates import shortlist
 from taso_py.search.state import Found, State
+from taso_py.stop import StopFlag
 
 _DRAWN = 4
 _UNEQUAL = 0.03
@@ -51,20 +54,16 @@ class Prices:
 
 def prices(model: Path, seed: int, time_budget_s: float) -> Prices:
     """Those of one run with a new cache."""
-    usual = pipeline.shortlist
 
-    def with_drawn(found: Found, start_cost: float, limit: int = 6) -> list[State]:
-        chosen = usual(found, start_cost, limit)
+    def with_drawn(found: Found, start_cost: float, limit: int) -> list[State]:
+        chosen = shortlist(found, start_cost, limit)
         known = [state.table.nodes for state in chosen]
         others = [state for state in found.states if state.trace and state.table.nodes not in known]
         return [*chosen, *random.Random(seed).sample(others, min(_DRAWN, len(others)))]
 
     with tempfile.TemporaryDirectory() as folder:
-        pipeline.shortlist = with_drawn  # type: ignore[attr-defined]
-        try:
-            result = api.optimize(model, time_budget_s=time_budget_s, cache=Path(folder) / "cache.sqlite")
-        finally:
-            pipeline.shortlist = usual  # type: ignore[attr-defined]
+        options = Options(time_budget_s=time_budget_s, cache=Path(folder) / "cache.sqlite")
+        result = pipeline.optimize(model, options, progress=SilentProgress(), stop=StopFlag(), finalists=with_drawn)
     told = ((one.predicted_speedup, one.speedup) for one in result.raced)
     return Prices(model.stem, tuple((p, m) for p, m in told if p is not None and m is not None))
 

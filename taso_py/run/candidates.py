@@ -6,11 +6,11 @@ import filecmp
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -190,6 +190,10 @@ def _same(one: Path | bytes, other: Path | bytes) -> bool:
 def discard(reference: ModelRef) -> None:
     if isinstance(reference.model, Path):
         shutil.rmtree(reference.model.parent, ignore_errors=True)
+
+
+Finalists: TypeAlias = Callable[[Found, float, int], list[State]]
+"""Chooses states of what was found, by the start's cost in seconds, and how many."""
 
 
 def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:

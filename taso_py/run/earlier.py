@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from taso_py.certificate.record import Trail
 from taso_py.result import ReasonCode, Result
 from taso_py.run.candidates import Candidate
+from taso_py.run.provenance import Key
 from taso_py.run.recall import Recall, Recalled
 from taso_py.run.run import SEARCH_SHARE, Run
 from taso_py.run.searching import cache_of, environment, start_of
-from taso_py.search.state import Found, State
+from taso_py.search.state import Found, State, StopReason
 from taso_py.search.watch import OutOfTime, Watch
+from taso_py.version import VERSION
 
 _SETTLED: frozenset[ReasonCode] = frozenset({"nothing matched", "nothing faster", "lost the race", "not confirmed"})
 """Reasons for no result that another run would have, too."""
@@ -24,13 +27,15 @@ def recalled(job: Run) -> Recalled | None:
         return None
     job.begin("search")
     with suppress(OutOfTime):
-        rewriter, view = start_of(job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
-        return _recall(job).recalled(rewriter, view, job.start_cost, job.roofline)
+        begin = partial(start_of, job, (), Watch(job.stopped, job.deadline(SEARCH_SHARE)))
+        return _recall(job).recalled(begin, job.start_cost, job.roofline)
     return None
 
 
 def remember(job: Run, found: Found, checked: Sequence[Candidate], result: Result) -> None:
-    """For the next run: what was found, unless chance, haste or a wrong rule had a part in what came of it.
+    """For the next run: what was found, unless chance or a wrong rule had a part in what came of it.
+
+    Nor where nothing came of a search that did not come to its end: the machine may have been busy.
 
     What once improved a model, and then no more, is forgotten: the next run searches anew.
     """
@@ -40,7 +45,7 @@ def remember(job: Run, found: Found, checked: Sequence[Candidate], result: Resul
     if job.recalled is not None:
         if job.recalled.improved and not improved:
             _recall(job).forget()
-    elif result.reason is None or result.reason.code in _SETTLED:
+    elif result.reason is None or (result.reason.code in _SETTLED and found.reason is not StopReason.TIME):
         _recall(job).note(found, _fastest(checked, result), job.start_cost, improved=improved)
 
 
@@ -59,4 +64,6 @@ def _concerns(job: Run) -> bool:
 
 def _recall(job: Run) -> Recall:
     sizes = ",".join(f"{name}={size}" for name, size in sorted(job.setting.sizes.items()))
-    return Recall(cache_of(job), {**job.identity, "environment": environment(job), "sizes": sizes})
+    return Recall(
+        cache_of(job), {**job.identity, Key.VERSION: VERSION, "environment": environment(job), "sizes": sizes}
+    )

@@ -26,7 +26,7 @@ from taso_py.result import ModelProfile, RacedCandidate, Result
 from taso_py.rules.library import Library
 from taso_py.rules.rule import RuleSet
 from taso_py.run import provenance
-from taso_py.run.candidates import Candidate, Workshop, shortlist, work_folder
+from taso_py.run.candidates import Candidate, Finalists, Workshop, shortlist, work_folder
 from taso_py.run.conclude import rewritten, unchanged
 from taso_py.run.earlier import recalled, remember
 from taso_py.run.original import (
@@ -76,10 +76,12 @@ def optimize(
     progress: Progress,
     stop: StopFlag,
     pool: WorkerPool | None = None,
+    finalists: Finalists = shortlist,
 ) -> Result:
     """The fastest checked rewrite of ``source`` that a fresh measurement confirms; else ``source`` itself.
 
-    ``pool`` lends its workers to the run, the checker's included, and keeps them alive for the next one.
+    ``pool`` lends its workers to the run, the checker's included, and keeps them alive for the next one;
+    ``finalists`` chooses what is raced.
     """
     clock = Clock(options.time_budget_s)
     require_runnable(source)
@@ -91,7 +93,7 @@ def optimize(
     with lent(pool, setting.config) as worker:
         job = Run(
             source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
-            progress=progress, stop=stop, baseline=None, shared_worker=pool is not None,
+            progress=progress, stop=stop, baseline=None, shared_worker=pool is not None, finalists=finalists,
         )  # fmt: skip
         try:
             with closing(job), stop.abandoning():
@@ -260,7 +262,7 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
     deadline = time.monotonic() if job.stop else job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
     wanted = 1 if job.stop or not job.options.race else _RACED if _promising(job, found) else _DOUBTFUL
-    states = list(found.states) if job.options.apply == "all" else shortlist(found, job.start_cost, wanted)
+    states = list(found.states) if job.options.apply == "all" else job.finalists(found, job.start_cost, wanted)
     job.begin("check", len(states))
     checked: list[Candidate] = []
     for number, state in enumerate(states):

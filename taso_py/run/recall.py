@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,13 @@ class Recall:
     cache: Cache
     identity: Mapping[str, str]
 
-    def recalled(self, rewriter: Rewriter, start: View, start_cost: float, roofline: Roofline) -> Recalled | None:
-        """What was found before; None where nothing is remembered, or not all of it can be made again."""
+    def recalled(
+        self, begin: Callable[[], tuple[Rewriter, View]], start_cost: float, roofline: Roofline
+    ) -> Recalled | None:
+        """What was found before; None where nothing is remembered, or not all of it can be made again.
+
+        Where to ``begin`` is asked for only where there is something.
+        """
         text = self.cache.search(self._key())
         try:
             told = None if text is None else _Told.read(text)
@@ -50,6 +55,7 @@ class Recall:
             return None
         if told is None:
             return None
+        rewriter, start = begin()
         states = list[State]()
         for entry in told.states:
             state = entry.made(rewriter, start, start_cost, roofline)

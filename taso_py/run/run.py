@@ -18,6 +18,7 @@ from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.result import ModelProfile
 from taso_py.rules.library import Library
+from taso_py.run.candidates import Finalists, shortlist
 from taso_py.run.recall import Recalled
 from taso_py.run.subject import Subject
 from taso_py.stop import StopFlag
@@ -93,6 +94,8 @@ class Run:
     """What an earlier run like this one found, where that is taken instead of a search."""
     cache: Cache | None = None
     """What earlier runs measured and found, once that was asked for: one that cannot be used is told of once."""
+    finalists: Finalists = shortlist
+    """Which of the states that were found are checked and raced."""
     roofline: Roofline = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,11 @@ import taso_py
 from taso_py.cost.cache import Cache
 from taso_py.cost.roofline import Roofline
 from taso_py.onnx_io.load import load
+from taso_py.options import Options
+from taso_py.result import Reason, ReasonCode
+from taso_py.run import earlier
 from taso_py.run.recall import Meanings, Recall
+from taso_py.search.moves import Rewriter
 from taso_py.search.state import Found, State, StopReason
 from taso_py.search.view import View
 from tests.helpers.graphs import model, rewriter, searched, view_of
@@ -36,6 +42,14 @@ def start(*, strange: bool = False) -> View:
     return view
 
 
+def begin() -> tuple[Rewriter, View]:
+    return rewriter()[0], start()
+
+
+def never() -> tuple[Rewriter, View]:
+    raise AssertionError("there is nothing to begin from")
+
+
 def found_by_search() -> State:
     _, found = searched(model(GRAPH, w=(8, 8)))
     assert found.states
@@ -53,7 +67,7 @@ def test_the_moves_are_made_again_whatever_ids_their_values_have(tmp_path: Path,
     with Cache(tmp_path / "cache.sqlite") as cache:
         before = noted(cache)
         view = start(strange=strange)
-        again = Recall(cache, IDENTITY).recalled(rewriter()[0], view, 2.0, Roofline({}))
+        again = Recall(cache, IDENTITY).recalled(lambda: (rewriter()[0], view), 2.0, Roofline({}))
     assert again is not None
     assert again.improved
     assert (again.found.reason, again.found.explored) == (StopReason.STALLED, 7)
@@ -67,21 +81,21 @@ def test_another_run_knows_nothing_of_it(tmp_path: Path) -> None:
     with Cache(tmp_path / "cache.sqlite") as cache:
         noted(cache)
         for other in ({**IDENTITY, "rules": "9"}, {**IDENTITY, "sizes": "n=3"}, {}):
-            assert Recall(cache, other).recalled(rewriter()[0], start(), 1.0, Roofline({})) is None
+            assert Recall(cache, other).recalled(never, 1.0, Roofline({})) is None
         Recall(cache, IDENTITY).forget()
-        assert Recall(cache, IDENTITY).recalled(rewriter()[0], start(), 1.0, Roofline({})) is None
+        assert Recall(cache, IDENTITY).recalled(begin, 1.0, Roofline({})) is None
 
 
 def test_moves_that_lead_elsewhere_now_are_not_taken(tmp_path: Path) -> None:
     with Cache(tmp_path / "cache.sqlite") as cache:
         state = noted(cache)
         moves = rewriter()[0].only(["rule-that-is-gone"])
-        assert Recall(cache, IDENTITY).recalled(moves, start(), 1.0, Roofline({})) is None
+        assert Recall(cache, IDENTITY).recalled(lambda: (moves, start()), 1.0, Roofline({})) is None
         other = Meanings(state.table.values).of_table(state.table)
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as database, database:
         assert database.execute("UPDATE searches SET text = replace(text, ?, 'x')", [other]).rowcount == 1
     with Cache(tmp_path / "cache.sqlite") as cache:
-        assert Recall(cache, IDENTITY).recalled(rewriter()[0], start(), 1.0, Roofline({})) is None
+        assert Recall(cache, IDENTITY).recalled(begin, 1.0, Roofline({})) is None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +119,7 @@ def test_what_is_no_search_is_none(tmp_path: Path, text: str) -> None:
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as database, database:
         assert database.execute("UPDATE searches SET text = ?", [text]).rowcount == 1
     with Cache(tmp_path / "cache.sqlite") as cache:
-        assert Recall(cache, IDENTITY).recalled(rewriter()[0], start(), 1.0, Roofline({})) is None
+        assert Recall(cache, IDENTITY).recalled(begin, 1.0, Roofline({})) is None
 
 
 SEARCH = """
@@ -154,6 +168,42 @@ def test_what_improved_once_and_then_no_more_is_sought_anew(tmp_path: Path) -> N
     with Cache(path) as cache:
         assert cache.show().searches == 0
     assert not taso_py.optimize(proto, min_gain=0.99, time_budget_s=20, cache=path).recalled
+
+
+def test_another_version_searches_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, proto = tmp_path / "c.sqlite", model(GRAPH, w=(8, 8))
+    taso_py.optimize(proto, min_gain=0.99, time_budget_s=8, cache=cache)
+    monkeypatch.setattr(earlier, "VERSION", "0.0.0")
+    assert not taso_py.optimize(proto, min_gain=0.99, time_budget_s=8, cache=cache).recalled
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason", "remembered"),
+    [
+        (StopReason.STALLED, "lost the race", True),
+        (StopReason.STALLED, None, True),
+        (StopReason.STALLED, "too noisy", False),
+        (StopReason.STALLED, "race ended early", False),
+        (StopReason.TIME, "lost the race", False),
+        (StopReason.TIME, "nothing faster", False),
+        (StopReason.TIME, None, True),
+    ],
+)
+def test_only_what_was_settled_is_remembered(
+    tmp_path: Path, ended: StopReason, reason: ReasonCode | None, *, remembered: bool
+) -> None:
+    state = found_by_search()
+    job: Any = SimpleNamespace(
+        options=Options(cache=tmp_path / "c.sqlite"), stop=False, recalled=None, start_cost=1.0, identity={},
+        setting=SimpleNamespace(sizes={}, config="here"), clock=SimpleNamespace(budget=1.0), cache=None,
+        worker=SimpleNamespace(info=lambda: SimpleNamespace(ort_version="1.31.1")),
+    )  # fmt: skip
+    result: Any = SimpleNamespace(
+        rejected=(), reason=None if reason is None else Reason(reason, ""), evidence=None, raced=()
+    )
+    earlier.remember(job, Found((state,), ended, 7), [], result)
+    with Cache(tmp_path / "c.sqlite") as cache:
+        assert cache.show().searches == remembered
 
 
 def test_a_cache_that_cannot_be_used_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
