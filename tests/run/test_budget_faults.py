@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,10 @@ def test_what_a_fresh_measurement_does_not_confirm_is_dropped(
 
 
 def test_what_wins_no_race_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    standings = (Standing("", 1.0, 6), *(Standing("", 0.5, 6) for _ in range(4)))
-    monkeypatch.setattr(approximation, "race", lambda w, m, *a, **k: RaceResult(0, standings[: len(m)], 0.0))
+    def lost(_: object, models: Sequence[object], *__: object, **___: object) -> RaceResult:
+        return RaceResult(0, tuple(Standing("", 1.0 if k == 0 else 0.5, 6) for k in range(len(models))), 0.0)
+
+    monkeypatch.setattr(approximation, "race", lost)
     assert reason(optimized()) == "nothing faster"
 
 
