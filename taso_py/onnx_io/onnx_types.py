@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from taso_py.graph.sizes import Size, symbol
 from taso_py.graph.types import FLOATS, INTEGERS, NO_TYPE, TensorType
+from taso_py.ops.operator import OnnxCall
 
 TRANSPARENT = (FLOATS - {"bfloat16"}) | INTEGERS | {"bool"}
 """Element types that operators work on; nodes that touch any other (bfloat16, strings, ...) are opaque.
@@ -44,14 +45,34 @@ computed, and forgets what a Shape said.
 """
 
 
-def like(known: TensorType, inferred: TensorType) -> TensorType:
-    """The type of an output that is the input's; what was inferred of it where more is known by that."""
-    if known.shape is None or not known.dtype:
+REDUCING = frozenset({"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"})
+"""Operators that are not read, and whose output is the first input less some axes."""
+
+
+def by_first(call: OnnxCall, inferred: TensorType) -> TensorType:
+    """The type of an unread operator's first output by what is known of its first input; else what was inferred."""
+    x = call.inputs[0] if call.inputs else None
+    if x is None or x.shape is None or not x.dtype:
         return inferred
-    if inferred.shape is None or len(inferred.shape) != len(known.shape):
-        return known
-    sizes = zip(known.shape, inferred.shape, strict=True)
-    return TensorType(known.dtype, tuple(b if isinstance(b, int) else a for a, b in sizes))
+    shape = x.shape if call.op_type in LIKE_FIRST else _reduced(call, x.shape) if call.op_type in REDUCING else None
+    if shape is None:
+        return inferred
+    if inferred.shape is None or len(inferred.shape) != len(shape):
+        return TensorType(x.dtype, shape)
+    sizes = zip(shape, inferred.shape, strict=True)
+    return TensorType(x.dtype, tuple(b if isinstance(b, int) else a for a, b in sizes))
+
+
+def _reduced(call: OnnxCall, shape: tuple[Size, ...]) -> tuple[Size, ...] | None:
+    axes = call.integers(1) if call.present(1) else call.attributes.get("axes", ())
+    if axes is None or not all(isinstance(a, int) and -len(shape) <= a < len(shape) for a in axes):
+        return None
+    if not axes and call.attributes.get("noop_with_empty_axes", 0):
+        return shape
+    gone = {a % len(shape) for a in axes} or set(range(len(shape)))
+    if call.attributes.get("keepdims", 1):
+        return tuple(1 if k in gone else size for k, size in enumerate(shape))
+    return tuple(size for k, size in enumerate(shape) if k not in gone)
 
 
 @dataclass(slots=True)

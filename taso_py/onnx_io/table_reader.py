@@ -17,7 +17,7 @@ from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.table import Node, Opaque, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.fold import Folder
-from taso_py.onnx_io.onnx_types import LIKE_FIRST, TRANSPARENT, Symbols, dtype_name, like
+from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, by_first, dtype_name
 from taso_py.onnx_io.read import content
 from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
 from taso_py.onnx_io.structure import captured_names, conforms, constant_tensor, has_graphs, label_of, name_of
@@ -113,7 +113,7 @@ class TableReader:
         readable = standard and not has_graphs(node) and conforms(node, self.opset)
         call = self._call(node, inputs) if readable else None
         if call is None or not self._read_operator(index, node, call, inputs):
-            self._add_opaque(index, node, inputs)
+            self._add_opaque(index, node, inputs, call)
         if call is not None and len(node.outputs) == 1 and name_of(node.outputs[0]):
             vector = follow(call)
             if vector is not None:
@@ -207,7 +207,7 @@ class TableReader:
         if constant and all(isinstance(d, int) for d in type_.dims) and not _is_symbolic(node.operator):
             self.values.constant.add(new)
 
-    def _add_opaque(self, index: int, node: ir.Node, inputs: tuple[int | None, ...]) -> None:
+    def _add_opaque(self, index: int, node: ir.Node, inputs: tuple[int | None, ...], call: OnnxCall | None) -> None:
         self.opaque[node.op_type] += 1
         self.operands[index] = tuple(range(len(inputs)))
         trusted = node.domain == "" and not self.captured[index] and not has_graphs(node)
@@ -215,8 +215,8 @@ class TableReader:
             if not name_of(value):
                 continue
             type_ = self.symbols.of_opaque(name_of(value), self.inferred().get(name_of(value)), trusted=trusted)
-            if trusted and port == 0 and node.op_type in LIKE_FIRST and inputs and inputs[0] is not None:
-                type_ = like(self.values.types[inputs[0]], type_)
+            if trusted and port == 0 and call is not None:
+                type_ = by_first(call, type_)
             new = self.ids[name_of(value)] = self.values.new(type_, name_of(value))
             operator = Opaque(node.op_type, node.domain, index, port)
             self.nodes[new] = Node(operator, (*inputs, *self.captured[index]), index)

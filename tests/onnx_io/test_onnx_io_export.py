@@ -254,8 +254,8 @@ def test_shapes_that_the_table_does_not_show_are_kept() -> None:
         node("Reshape", "a target", "b"),
         node("Neg", "b", "y"),
     ]
-    weights = [weight("zero", [0], np.int64), weight("minus", [-1], np.int64)]
-    before = model(nodes, [value("x", ["n", 2, 3])], [value("y", ["n", 6])], weights)
+    weights = [weight("zero", [1, 0], np.int64), weight("minus", [-1], np.int64)]
+    before = model(nodes, [value("x", ["n", "m", 3])], [value("y", ["m", "n", 3])], weights)
     r = Rewrite(before)
     r.bind("y", op("Mul"), r["b"], r.add(op("Neg"), r.add(op("Exp"), r.add(op("Sub"), r["b"], r["b"]))))
     proto = r.export()

@@ -302,3 +302,27 @@ def test_every_operator_of_which_that_is_said_keeps_the_type_by_onnx_too() -> No
     for name in LIKE_FIRST:
         schema = onnx.defs.get_schema(name, 25)
         assert schema.outputs[0].type_str == schema.inputs[0].type_str, name
+
+
+@pytest.mark.parametrize(
+    ("options", "dims"),
+    [
+        ("<axes = [-1]>", ("n", 2, 1)),
+        ("<axes = [-1], keepdims = 0>", ("n", 2)),
+        ("<axes = [0, 1], keepdims = 0>", (72,)),
+        ("", (1, 1, 1)),
+        ("<keepdims = 0>", ()),
+    ],
+)
+def test_a_reduction_that_is_not_read_hides_no_free_size(options: str, dims: tuple[object, ...]) -> None:
+    text = f"""agraph (float[n,4,6,6] x) => (float r) {{
+        sizes = Shape(x)
+        zero = Constant<value_ints = [0]>()
+        n = Gather(sizes, zero)
+        rest = Constant<value_ints = [2, 72]>()
+        all = Concat<axis = 0>(n, rest)
+        y = Reshape(x, all)
+        r = ReduceL2{options}(y) }}"""
+    loaded = load(graphs.model(text))
+    assert loaded.opaque["ReduceL2"] == 1
+    assert tuple(map(str, loaded.values.types[loaded.ids["r"]].dims)) == tuple(map(str, dims))
