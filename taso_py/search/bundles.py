@@ -1,7 +1,8 @@
 """Rules that may pay only together: no single one of them is a step downhill.
 
 ONNX Runtime computes convolutions in blocks of channels and reorders an image wherever an operator between two of them
-does not know the blocks; that is saved only where all such operators on the way are gone.
+does not know the blocks; that is saved only where all such operators on the way are gone.  It moves transpositions past
+one another as it sees fit: what one of them costs depends on what is left of the others.
 """
 
 from __future__ import annotations
@@ -33,5 +34,15 @@ BUNDLES: Mapping[str, tuple[str, ...]] = {
         "conv-of-concat",
         "gate-by-pooled-resize",
     ),
+    "heads cut apart before they are put in order": (
+        "cut-of-heads-queries",
+        "cut-of-heads-channels",
+        "cut-of-heads-in-order",
+        "cut-of-heads-by-head",
+        "cut-of-heads-first",
+        "picked-heads-queries",
+        "picked-heads-channels",
+    ),
+    "scores by head": ("scores-by-head", "scores-by-head-of-keys"),
 }
 """By what they are for: rules in the order in which they are applied, again and again until none matches."""
