@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from functools import lru_cache, reduce
 from itertools import combinations, count, pairwise
 from typing import Any
+from zlib import crc32
 
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
@@ -68,7 +69,12 @@ def _pairs_first(operator: Operator, operands: int) -> Iterator[tuple[Operator, 
 
 def _law(operator: Operator, sides: str, operands: int, alike: bool) -> Rule:
     shapes = f" for {', '.join(f'x{k}[*s]' for k in range(operands))}" if alike else ""
-    return replace(parse_rule(f"rule {_name(operator)}: {sides}{shapes}"), patterns=DEFINED)
+    return _written(f"rule {_name(operator)}: {sides}{shapes}")
+
+
+def _written(text: str) -> Rule:
+    """Many laws have one name here and no file: the line tells them apart, as a rule's hash is that of its place."""
+    return replace(parse_rule(text), patterns=DEFINED, line=crc32(text.encode()))
 
 
 def _name(operator: Operator) -> str:
@@ -90,11 +96,10 @@ def _call(operator: Operator, arguments: Iterator[str]) -> str:
 def _piece_law(pieces: int, output: int) -> Rule:
     sizes = [f"m{k}" for k in range(pieces)]
     begin, end = _sum(sizes[:output]), _sum(sizes[: output + 1])
-    law = parse_rule(
+    return _written(
         f"rule split-variadic: Split(x, axis=rank(p), split=[{', '.join(sizes)}], output={output})"
         f" => Slice(x, axes=[rank(p)], starts=[{begin}], ends=[{end}], steps=[1]) for x[*p, {_sum(sizes)}, *q]"
     )
-    return replace(law, patterns=DEFINED)
 
 
 def _sum(terms: Sequence[str]) -> str:
@@ -178,7 +183,7 @@ def _adjoining_law(operands: int, first: int, last: int, *, whole: bool) -> Rule
     left = f"Concat({', '.join([*before, *(cut(a, b) for a, b in pairwise(ends)), *behind])}, axis=rank(p))"
     joined = [*before, "y" if whole else cut(ends[0], ends[-1]), *behind]
     right = f"Concat({', '.join(joined)}, axis=rank(p))" if len(joined) > 1 else joined[0]
-    return replace(parse_rule(f"rule concat-of-cuts: {left} => {right} for y[*p, m, *q]"), patterns=DEFINED)
+    return _written(f"rule concat-of-cuts: {left} => {right} for y[*p, m, *q]")
 
 
 def _only_for_its_like(view: View, value: int) -> bool:
@@ -285,8 +290,7 @@ def _cutting_law(pieces: int) -> Rule:
     )
     split = f"axis=rank(p), split=[{', '.join(sizes)}]"
     outputs = (f"Split(x, {split}, output={k})" for k in range(pieces))
-    law = parse_rule(f"rule split-slices: {', '.join(cuts)} => {', '.join(outputs)} for x[*p, {_sum(sizes)}, *q]")
-    return replace(law, patterns=DEFINED)
+    return _written(f"rule split-slices: {', '.join(cuts)} => {', '.join(outputs)} for x[*p, {_sum(sizes)}, *q]")
 
 
 def _part(node: Node | None, axis: int) -> tuple[int, int] | None:

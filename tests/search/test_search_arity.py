@@ -11,8 +11,10 @@ import onnx.reference
 import pytest
 
 import taso_py
+from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import load
-from taso_py.search.arity import split_of_slices
+from taso_py.ops.layout import Concat
+from taso_py.search.arity import expanding_laws, split_of_slices
 from tests.helpers.graphs import model, rewriter, view_of
 
 FAR_APART = """
@@ -106,3 +108,10 @@ def test_hundreds_of_cuts_are_left_as_they_are(split: bool) -> None:
         first = next(v for v, n in view.table.nodes.items() if n.operator.onnx == ("Split" if split else "Slice"))
         found = view.expansions(first) if split else split_of_slices(view, first)
         assert bool(found) is few
+
+
+def test_laws_of_one_name_are_told_apart_by_their_hashes() -> None:
+    """What is remembered by law compares it with all laws of its hash, and these are as deep as they are wide."""
+    laws = [law for count in range(3, 30) for law in expanding_laws(Concat(0), [TensorType("float32", (2,))] * count)]
+    assert {law.name for law in laws} == {"concat-variadic"}
+    assert len({hash(law) for law in laws}) == len(laws)
