@@ -155,7 +155,7 @@ class WritingPlan:
         original = self.loaded.table.nodes.get(value)
         if original is None or node.origin is None or node.origin != original.origin:
             return False
-        if self._computes_its_attributes(node.origin) and self._can_be_written(node):
+        if self._computes_its_sizes(node.origin) and self._can_be_written(node):
             return False
         if node.inputs == original.inputs or isinstance(node.operator, Opaque):
             return bool(node.operator == original.operator)
@@ -165,14 +165,15 @@ class WritingPlan:
         # it means the same operator only on operands of the same types.
         return self._types(node) == self._types(original)
 
-    def _computes_its_attributes(self, index: int) -> bool:
-        """Whether the original reads an attribute, such as a Reshape's shape, that other nodes compute at run time."""
+    def _computes_its_sizes(self, index: int) -> bool:
+        """Whether the original reads sizes, such as a Reshape's shape, that other nodes compute at run time."""
         operands = self.loaded.operand_positions.get(index, ())
         names = [name for k, name in enumerate(self.kept_inputs[index]) if name and k not in operands]
         return any(self._is_computed(self.loaded.ids[name]) for name in names)
 
     def _is_computed(self, value: int) -> bool:
-        return value in self.loaded.table.nodes and value not in self.loaded.values.constant
+        computed = value in self.loaded.table.nodes and value not in self.loaded.values.constant
+        return computed and value in self.loaded.vectors
 
     def _can_be_written(self, node: Node) -> bool:
         """Whether a node says all that it is by itself: one symbolic size in a shape is a 0 or a -1 there."""

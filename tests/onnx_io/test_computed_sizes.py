@@ -118,3 +118,9 @@ def test_a_size_that_is_an_output_too_is_still_computed() -> None:
 def test_an_untouched_model_keeps_its_sizes() -> None:
     before = view(["batch", 4, 6], "n", 24)
     assert Rewrite(before).export() == before
+
+
+def test_an_element_type_that_another_value_has_stays_where_it_is_read() -> None:
+    nodes = [node("Neg", "x", "a"), node("Exp", "x", "z"), node("CastLike", "a z", "r"), node("Relu", "r", "y")]
+    before = model(nodes, [value("x", ["n", 2])], [value("y", ["n", 2]), value("z", ["n", 2])])
+    assert "CastLike" in kinds(rewritten(before))
