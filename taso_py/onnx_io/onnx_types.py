@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import onnx
 import onnx_ir as ir
 
+from taso_py.errors import TypingError
 from taso_py.graph.sizes import Size, symbol
 from taso_py.graph.types import FLOATS, INTEGERS, NO_TYPE, TensorType
 from taso_py.ops.operator import OnnxCall
+from taso_py.ops.reduce import ReduceMean
 
 TRANSPARENT = (FLOATS - {"bfloat16"}) | INTEGERS | {"bool"}
 """Element types that operators work on; nodes that touch any other (bfloat16, strings, ...) are opaque.
@@ -54,7 +56,7 @@ def by_first(call: OnnxCall, inferred: TensorType) -> TensorType:
     x = call.inputs[0] if call.inputs else None
     if x is None or x.shape is None or not x.dtype:
         return inferred
-    shape = x.shape if call.op_type in LIKE_FIRST else _reduced(call, x.shape) if call.op_type in REDUCING else None
+    shape = x.shape if call.op_type in LIKE_FIRST else _reduced(call, x) if call.op_type in REDUCING else None
     if shape is None:
         return inferred
     if inferred.shape is None or len(inferred.shape) != len(shape):
@@ -63,16 +65,13 @@ def by_first(call: OnnxCall, inferred: TensorType) -> TensorType:
     return TensorType(x.dtype, tuple(b if isinstance(b, int) else a for a, b in sizes))
 
 
-def _reduced(call: OnnxCall, shape: tuple[Size, ...]) -> tuple[Size, ...] | None:
-    axes = call.integers(1) if call.present(1) else call.attributes.get("axes", ())
-    if axes is None or not all(isinstance(a, int) and -len(shape) <= a < len(shape) for a in axes):
+def _reduced(call: OnnxCall, x: TensorType) -> tuple[Size, ...] | None:
+    """By the reading of ReduceMean: axes are spelled alike for all of these, in every version."""
+    try:
+        reading = ReduceMean.read(call)
+        return None if reading is None else reading.operator.infer(x).shape
+    except TypingError:
         return None
-    if not axes and call.attributes.get("noop_with_empty_axes", 0):
-        return shape
-    gone = {a % len(shape) for a in axes} or set(range(len(shape)))
-    if call.attributes.get("keepdims", 1):
-        return tuple(1 if k in gone else size for k, size in enumerate(shape))
-    return tuple(size for k, size in enumerate(shape) if k not in gone)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from onnx import TensorProto
 from taso_py.graph.table import Opaque
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import Loaded, load
-from taso_py.onnx_io.onnx_types import LIKE_FIRST
+from taso_py.onnx_io.onnx_types import LIKE_FIRST, REDUCING
+from taso_py.ops.operator import NEWEST_OPSET
 from tests.helpers import graphs
 from tests.helpers.onnx_io_models import (
     FLOAT,
@@ -302,6 +303,14 @@ def test_every_operator_of_which_that_is_said_keeps_the_type_by_onnx_too() -> No
     for name in LIKE_FIRST:
         schema = onnx.defs.get_schema(name, 25)
         assert schema.outputs[0].type_str == schema.inputs[0].type_str, name
+
+
+@pytest.mark.parametrize("opset", range(7, NEWEST_OPSET + 1))
+def test_every_reduction_that_is_not_read_spells_its_axes_as_the_mean_does(opset: int) -> None:
+    mean = onnx.defs.get_schema("ReduceMean", opset)
+    for name in REDUCING:
+        schema = onnx.defs.get_schema(name, opset)
+        assert (set(schema.attributes), len(schema.inputs)) == (set(mean.attributes), len(mean.inputs)), name
 
 
 @pytest.mark.parametrize(
