@@ -28,9 +28,12 @@ class Proposals:
     """Rules that cost time in the whole model."""
 
 
-def proposed(selection: Selection, quick: Quick) -> Proposals:
-    """Quick searches until none of their rules loses in the whole model, or until the selection's deadline."""
-    best: Timed | None = None
+def proposed(selection: Selection, quick: Quick, tidied: State | None) -> Proposals:
+    """Quick searches until none of their rules loses in the whole model, or until the selection's deadline.
+
+    The bundles come first: what they gain no price of a single rule tells.
+    """
+    best = selection.bundled(tidied)
     losers, states = frozenset[str](), tuple[State, ...]()
     while time.monotonic() < selection.deadline:
         states = quick(losers, () if best is None else (best.state,))

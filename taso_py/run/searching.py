@@ -100,7 +100,7 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
     selection = _selection(job, models, rewriter, view) if job.options.race else None
     cost = _cost_model(job)
-    proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None)
+    proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None, tidied)
     search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
     seeds = (*([] if tidied is None else [tidied]), *proposals.states)
     found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
@@ -180,7 +180,9 @@ def _is_late(job: Run) -> bool:
     return job.stopped() or time.monotonic() > job.deadline(SEARCH_SHARE)
 
 
-def _proposals(job: Run, rewriter: Rewriter, view: View, selection: Selection | None) -> Proposals:
+def _proposals(
+    job: Run, rewriter: Rewriter, view: View, selection: Selection | None, tidied: State | None
+) -> Proposals:
     """Where the roofline alone would go: cheap to find, so that measuring can begin near a good end.
 
     Rules from files start from the graph with its composite operators written out, where there are such: the library
@@ -195,7 +197,7 @@ def _proposals(job: Run, rewriter: Rewriter, view: View, selection: Selection | 
     if selection is None:
         return Proposals()
     quick = _QuickSearch(job, rewriter, view, job.roofline.total(view.table), _SEED_SHARE)
-    return Proposals(quick(frozenset(), ())) if job.options.rules else proposed(selection, quick)
+    return Proposals(quick(frozenset(), ())) if job.options.rules else proposed(selection, quick, tidied)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, TooLateError, WorkerError
@@ -48,6 +49,10 @@ _BUNDLE_ROUNDS = 40
 """How often the rules of a bundle have their turn."""
 
 
+_Move: TypeAlias = tuple[Hashable, Callable[[], State | None]]
+"""What tells a move from others, and the state after it; None where it changes nothing, or there is no time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timed:
     """A state and its whole model's seconds as a share of the original's."""
@@ -79,6 +84,8 @@ class Selection:
     """The smallest share of the original's time that a state was measured at."""
     making_s: float = field(default=0.0, init=False)
     """The longest that making the model of a state, and its session, took."""
+    _tidied: Timed | None = field(default=None, init=False)
+    """The tidied original, once it is timed."""
 
     def best(
         self,
@@ -102,15 +109,25 @@ class Selection:
             if state.cost < (1 - _DOUBT) * seen and (found := self.judged(state)) is not None:
                 ends.append(found.best)
                 seen = state.cost
-        plain = self._against_original(tidied) if tidied is not None else None
+        plain = self._plain(tidied)
         if plain is not None:
             ends.append(plain)
         if states and (not ends or min(t.share for t in ends) > 1 - _TIE or _is_least(plain, ends)):
             ends.append(self._forwards(plain, states[0].trace))
         if gains is not None:
-            ends.append(self._extended(min([self._original(), *ends], key=lambda timed: timed.share), gains, losses))
+            fastest = min([self._original(), *ends], key=lambda timed: timed.share)
+            ends.append(self._extended(fastest, partial(self._moves, gains=gains), losses))
         best = sorted(ends, key=lambda timed: timed.share)[:1]
         return self.faster([*best, *([plain] if plain is not None and plain not in best else [])])
+
+    def bundled(self, tidied: State | None) -> Timed | None:
+        """The tidied original, slow as it may be, with every bundle that pays on top of it; None where that is no gain.
+
+        A bundle may need what tidying uncovers.
+        """
+        plain = self._original() if tidied is None else self._plain(tidied)
+        found = None if plain is None else self._extended(plain, self._bundles, None)
+        return found if found is not None and found.share < 1 - _TIE else None
 
     def faster(self, ends: Iterable[Timed]) -> list[State]:
         """Those that are faster than the original, at their measured costs."""
@@ -149,8 +166,8 @@ class Selection:
                 current = self._measured(trial, current.share * ratio.median)
         return current
 
-    def _extended(self, best: Timed, gains: Mapping[str, float], losses: Losses | None) -> Timed:
-        """With every move that pays on top of it: bundles of rules, then each rule that matches, at all its sites.
+    def _extended(self, best: Timed, moves: Callable[[State], Iterator[_Move]], losses: Losses | None) -> Timed:
+        """With every one of the ``moves`` that pays on top of it.
 
         A place by itself may hide what a move is worth, such as that a layout is kept from one end of the model to the
         other.  What costs nothing is tried again after every gain: it may have waited for that.
@@ -158,7 +175,7 @@ class Selection:
         current, settled = best, set[Hashable]()
         while True:
             before = current
-            for move, make in self._moves(current.state, gains):
+            for move, make in moves(current.state):
                 trial = None if move in settled or self._late() else make()
                 if trial is None:
                     continue
@@ -186,13 +203,17 @@ class Selection:
             return ratio
         return self._compared(best, trial, 1 - _TIE)
 
-    def _moves(self, state: State, gains: Mapping[str, float]) -> Iterator[tuple[Hashable, Callable[[], State | None]]]:
-        """What may be done to a state: bundles, then rules by what the search took them to gain.
+    def _bundles(self, state: State) -> Iterator[_Move]:
+        """The bundles of rules, on top of a state."""
+        for name, rules in BUNDLES.items():
+            yield name, partial(self._with_rules, state, rules)
+
+    def _moves(self, state: State, gains: Mapping[str, float]) -> Iterator[_Move]:
+        """What may be done to a state: bundles, then each rule at all its sites, by what the search took it to gain.
 
         Where it knows nothing of a rule, the more sites the better.
         """
-        for name, rules in BUNDLES.items():
-            yield name, partial(self._bundled, state, rules)
+        yield from self._bundles(state)
         try:
             with self.start.watch.until(self.deadline):
                 groups = self.rewriter.groups(state.view, state.matches())
@@ -201,7 +222,7 @@ class Selection:
         for group in sorted(groups, key=lambda g: (gains.get(g[0].rule.name, 0.0), len(g)), reverse=True):
             yield (group[0].rule.name, group[0].choice), partial(self._moved, state, group)
 
-    def _bundled(self, state: State, rules: Sequence[str]) -> State | None:
+    def _with_rules(self, state: State, rules: Sequence[str]) -> State | None:
         """A state after all that the rules do to it, one after the other, as long as any does; None where none does."""
         rewriter, reached = self.rewriter.only(rules), state
         for _ in range(_BUNDLE_ROUNDS):
@@ -254,6 +275,11 @@ class Selection:
         if trial is None or self._late() or trial.table.nodes == best.table.nodes:
             return None
         return self._ratio(best if best.trace else None, trial, bounds)
+
+    def _plain(self, tidied: State | None) -> Timed | None:
+        if self._tidied is None and tidied is not None:
+            self._tidied = self._against_original(tidied)
+        return self._tidied
 
     def _against_original(self, state: State) -> Timed | None:
         ratio = None if self._late() else self._ratio(None, state)

@@ -205,6 +205,20 @@ def test_rules_of_a_bundle_are_tried_together(monkeypatch: pytest.MonkeyPatch) -
     assert best.cost == pytest.approx(20.0 * 6 / 15)
 
 
+def test_a_bundle_may_need_what_a_tidying_that_loses_uncovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws = "rule uncovers: Relu(Relu(x)) => Neg(x)\nrule pays: Neg(Exp(x)) => Abs(x)"
+    choice = selection({**SECONDS, "Neg": 5.0}, laws=laws)
+    tidied = walked(choice.rewriter, choice.start, "uncovers")
+    monkeypatch.setattr(selecting, "BUNDLES", {})
+    assert choice.bundled(tidied) is None
+    monkeypatch.setattr(selecting, "BUNDLES", {"one": ("pays",)})
+    assert choice.bundled(None) is None
+    found = choice.bundled(tidied)
+    assert found is not None
+    assert [step.rule for step in found.state.trace] == ["uncovers", "pays"]
+    assert found.share == pytest.approx(11 / 17)
+
+
 def test_bundles_are_of_rules_that_there_are() -> None:
     names = {rule.name for rule in library().search} | {f"{rule.name}-reversed" for rule in library().search}
     assert {name for rules in BUNDLES.values() for name in rules} <= names
@@ -305,7 +319,7 @@ def test_the_next_quick_search_goes_on_from_the_best_without_what_lost() -> None
         names = [name for name in ("bad", "idle") if name not in barred]
         return (walked(choice.rewriter, choice.start, *names),)
 
-    found = proposed(choice, quick)
+    found = proposed(choice, quick, None)
     assert asked == [(frozenset(), 0), (frozenset({"bad"}), 1)]
     assert found.losers == {"bad"}
     assert [[step.rule for step in state.trace] for state in found.states] == [["idle"], ["idle"]]
@@ -314,11 +328,11 @@ def test_the_next_quick_search_goes_on_from_the_best_without_what_lost() -> None
 
 def test_without_time_nothing_is_proposed() -> None:
     choice = selection(deadline=time.monotonic() - 1)
-    assert proposed(choice, lambda barred, seeds: ()) == Proposals()
+    assert proposed(choice, lambda barred, seeds: (), None) == Proposals()
 
 
 def test_proposals_slower_than_the_original_are_no_beginning() -> None:
     slow = {**SECONDS, "Relu": 1.0}
     choice = selection({**slow, "Neg": 9.0})
-    found = proposed(choice, lambda barred, seeds: (walked(choice.rewriter, choice.start, "bad"),))
+    found = proposed(choice, lambda barred, seeds: (walked(choice.rewriter, choice.start, "bad"),), None)
     assert found.judged == ()
