@@ -22,7 +22,7 @@ from taso_py.backend.timing import Confirmation
 from taso_py.certificate.approximate import ApproximateTrail
 from taso_py.check.inputs import make_feeds, override_shapes
 from taso_py.check.shapes import resolve_shapes
-from taso_py.errors import ModelError, OutputError, SuperoptError, TooLateError, WorkerError
+from taso_py.errors import ModelError, OutputError, TooLateError, WorkerError
 from taso_py.files import load_arrays
 from taso_py.onnx_io.artifact import Artifact
 from taso_py.options import Options
@@ -34,7 +34,7 @@ from taso_py.providers.race import UNTIMED
 from taso_py.providers.record import ProviderRun
 from taso_py.result import Result
 from taso_py.run import pipeline, provenance
-from taso_py.run.approximation import DroppedError, Stage
+from taso_py.run.approximation import DroppedError, Stage, fault
 from taso_py.run.budget import Data, data_of, random_note, require_usable
 from taso_py.run.candidates import work_folder
 from taso_py.run.run import Clock
@@ -43,13 +43,6 @@ from taso_py.stop import Interrupted, StopFlag
 
 _EXACT_SHARE = 0.5
 """Part of the time budget that the exact search has."""
-_FAULTS: dict[type[SuperoptError], ReasonCode] = {
-    MetricError: "metric failed",
-    TooLateError: "too little time",
-    ModelError: "did not run",
-    WorkerError: "did not run",
-    OutputError: "did not run",
-}
 Made = tuple[Candidate, Verdict, Confirmation]
 
 
@@ -135,8 +128,8 @@ def _approximated(source: Path | onnx.ModelProto, original: ModelRef, exact: Res
         told = _dropped(told, "interrupted", "interrupted before an approximation was confirmed")
     except DroppedError as error:
         told = replace(told, reason=error.reason)
-    except tuple(_FAULTS) as error:
-        told = _dropped(told, next(code for kind, code in _FAULTS.items() if isinstance(error, kind)), str(error))
+    except (MetricError, TooLateError, ModelError, WorkerError, OutputError) as error:
+        told = replace(told, reason=fault(error).reason)
     if stage is not None:
         told = replace(told, layers=stage.layers, tried=tuple(stage.told))
     return replace(exact, approximation=told)

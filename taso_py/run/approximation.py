@@ -14,6 +14,7 @@ from taso_py.approximate.candidates import GUARD, Bench, Candidate
 from taso_py.approximate.choosing import Chooser
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.approximate.layers import LAYERS, gains, layers_of
+from taso_py.approximate.metric import MetricError
 from taso_py.approximate.model import overridable
 from taso_py.approximate.quantise import QuantiseError, Quantiser
 from taso_py.approximate.record import (
@@ -31,7 +32,15 @@ from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.race import RaceResult, race
 from taso_py.backend.runtime import multiplies_bytes
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed, confirm
-from taso_py.errors import ModelError, OutputError, RuntimeMissingError, TooLateError, WorkerError
+from taso_py.errors import (
+    ModelError,
+    OutputError,
+    RuntimeMissingError,
+    SuperoptError,
+    TooLateError,
+    WorkerError,
+    WorkerTimeoutError,
+)
 from taso_py.onnx_io.artifact import INLINE_LIMIT_BYTES
 from taso_py.options import Options
 from taso_py.options.providers import short_name
@@ -65,6 +74,14 @@ class DroppedError(Exception):
     def __init__(self, code: ReasonCode, words: str) -> None:
         super().__init__(words)
         self.reason = ApproximationReason(code, words)
+
+
+def fault(error: SuperoptError) -> DroppedError:
+    """What stopped an approximation, as the reason why there is none."""
+    if isinstance(error, MetricError):
+        return DroppedError("metric failed", str(error))
+    late = isinstance(error, TooLateError | WorkerTimeoutError)
+    return DroppedError("too little time" if late else "did not run", str(error))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +147,7 @@ class Stage:
                 first = first or error
                 self._drop(one, str(error))
             except (ModelError, RuntimeMissingError, WorkerError) as error:
-                first = first or DroppedError("did not run", str(error))
+                first = first or fault(error)
                 self._drop(one, str(error))
             except TooLateError:
                 if first is None:

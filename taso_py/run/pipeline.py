@@ -220,7 +220,7 @@ def _selected(job: Run, explored: Explored) -> Found:
     promising = [s for s in shortlist(found, job.start_cost, _SELECTED_FROM) if s.table.nodes not in known]
     chosen = selected(job, explored, promising)
     job.clock.lap("select")
-    return _with_selected(found, chosen)
+    return _with_selected(selection.anchored(found), chosen)
 
 
 def _with_selected(found: Found, chosen: Sequence[State]) -> Found:

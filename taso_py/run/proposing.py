@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taso_py.run.selecting import Selection, Timed
+from taso_py.run.anchoring import Timed
+from taso_py.run.selecting import Selection
 from taso_py.search.state import State
 
 Quick = Callable[[frozenset[str], tuple[State, ...]], tuple[State, ...]]

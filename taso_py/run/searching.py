@@ -17,12 +17,13 @@ from taso_py.cost.roofline import Roofline
 from taso_py.graph.table import Table
 from taso_py.report.rewrites import places_text
 from taso_py.rules.rule import RuleSet
+from taso_py.run.anchoring import Timed
 from taso_py.run.growth import growth
 from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.rewrites import places_of_steps
 from taso_py.run.run import PROPOSE_SHARE, SEARCH_SHARE, Run
-from taso_py.run.selecting import Selection, Timed
+from taso_py.run.selecting import Selection
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import weight_bytes
 from taso_py.search.canonical import Canonicalizer

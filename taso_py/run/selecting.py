@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, TooLateError, WorkerError
+from taso_py.run.anchoring import Timed, anchored, at_share
 from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
@@ -22,7 +23,7 @@ from taso_py.search.again import made_again
 from taso_py.search.bundles import BUNDLES
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
-from taso_py.search.state import State, TraceStep
+from taso_py.search.state import Found, State, TraceStep
 from taso_py.search.strategy import ROUNDS, Limits
 from taso_py.search.view import View
 from taso_py.search.watch import OutOfTime
@@ -54,14 +55,6 @@ _Move: TypeAlias = tuple[Hashable, Callable[[], State | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """A state and its whole model's seconds as a share of the original's."""
-
-    state: State
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class Judged:
     """The fastest selection of a state's moves, and the rules that cost time in the whole model."""
 
@@ -84,6 +77,8 @@ class Selection:
     """The smallest share of the original's time that a state was measured at."""
     making_s: float = field(default=0.0, init=False)
     """The longest that making the model of a state, and its session, took."""
+    timed: list[Timed] = field(default_factory=list, init=False)
+    """The states that were timed."""
     _tidied: Timed | None = field(default=None, init=False)
     """The tidied original, once it is timed."""
 
@@ -131,7 +126,11 @@ class Selection:
 
     def faster(self, ends: Iterable[Timed]) -> list[State]:
         """Those that are faster than the original, at their measured costs."""
-        return [_priced(t, self.job.start_cost) for t in ends if t.share < 1 - _TIE and t.state.trace]
+        return [at_share(t.state, t.share, self.job.start_cost) for t in ends if t.share < 1 - _TIE and t.state.trace]
+
+    def anchored(self, found: Found) -> Found:
+        """What a search found, at the prices that the timed states speak for."""
+        return anchored(found, self.timed, self.job.start_cost)
 
     def judged(self, state: State) -> Judged | None:
         """Without each rule in turn, those that gained least first; as often as that helps.  None: there is no time."""
@@ -290,7 +289,8 @@ class Selection:
         if share < self.least:
             self.least = share
             self.job.tell_measured(1 / share)
-        return Timed(state, share)
+        self.timed.append(Timed(state, share))
+        return self.timed[-1]
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:
         """The moves made again as far as they still match; None where none does, and where time is up."""
@@ -370,18 +370,3 @@ def _by_gain(steps: Sequence[TraceStep]) -> list[str]:
 
 def _is_least(one: Timed | None, others: Sequence[Timed]) -> bool:
     return one is not None and one.share <= min(t.share for t in others)
-
-
-def _priced(best: Timed, start: float) -> State:
-    """The state at its measured cost; what the search took each move to gain is scaled to add up to it."""
-    steps = best.state.trace
-    told = [step.before - step.after for step in steps]
-    gained = start * (1 - best.share)
-    scale = gained / sum(told) if sum(told) > 0 else 0.0
-    even = 0.0 if sum(told) > 0 else gained / len(steps)
-    trace, cost = list[TraceStep](), start
-    for step, gain in zip(steps, told, strict=True):
-        after = cost - scale * gain - even
-        trace.append(replace(step, before=cost, after=after))
-        cost = after
-    return replace(best.state, cost=start * best.share, trace=tuple(trace))

@@ -16,7 +16,7 @@ from taso_py.approximate.samples import parts_of
 from taso_py.backend.race import RaceResult, Standing
 from taso_py.backend.timing import Unconfirmed
 from taso_py.cli import main
-from taso_py.errors import UsageError
+from taso_py.errors import UsageError, WorkerError, WorkerTimeoutError
 from taso_py.report.document import html, markdown
 from taso_py.report.terminal import result_text
 from taso_py.run import approximation
@@ -60,6 +60,20 @@ def test_what_a_fresh_measurement_does_not_confirm_is_dropped(
 ) -> None:
     monkeypatch.setattr(approximation, "confirm", lambda *a, **k: found)
     assert reason(optimized()) in ("too little time", "not confirmed")
+
+
+@pytest.mark.parametrize("phase", ["race", "confirm"])
+@pytest.mark.parametrize(("fault", "code"), [(WorkerTimeoutError, "too little time"), (WorkerError, "did not run")])
+def test_a_worker_that_is_late_is_told_from_one_that_died(
+    place: Path, monkeypatch: pytest.MonkeyPatch, phase: str, fault: type[WorkerError], code: str
+) -> None:
+    def failing(*_: object, **__: object) -> RaceResult:
+        raise fault("worker did not answer")
+
+    monkeypatch.setattr(approximation, phase, failing)
+    result = optimized()
+    assert reason(result) == code
+    assert result.model == classifier()
 
 
 def test_what_wins_no_race_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
 from taso_py.rules.library import load as library
 from taso_py.run import selecting
+from taso_py.run.anchoring import Timed
 from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
-from taso_py.run.selecting import Judged, Selection, Timed
+from taso_py.run.selecting import Judged, Selection
 from taso_py.search.bundles import BUNDLES
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
