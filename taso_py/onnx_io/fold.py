@@ -196,7 +196,7 @@ class Folder:
             self.refused = f"{operator.onnx} of the weights {' and '.join(map(str, types))}"
             raise TooLateError(f"{self.refused} takes too long to fold in the time left")
         try:
-            found = evaluate(operator, operands, types)
+            found = _wrapped(evaluate(operator, operands, types), operator.infer(*types).dtype)
         except (ArithmeticError, MemoryError, RecursionError) as error:
             why = type(error).__name__
             raise TypingError(f"{operator} of {len(operands)} operands cannot be folded ({why})") from error
@@ -264,6 +264,11 @@ def _determined(operator: Operator, types: Sequence[TensorType]) -> bool:
         return False
 
 
+def _wrapped(found: Array, dtype: str) -> Array:
+    """Whole numbers as their element type has them after every step: modulo a power of 2."""
+    return found.astype(dtype).astype(np.int64) if dtype in INTEGERS else found
+
+
 def _operands(node: Node) -> list[int]:
     return [i for i in node.inputs if i is not None]
 
@@ -272,6 +277,8 @@ def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
     """`TypingError` when the value is symbolic in size or takes too much memory or time to compute here."""
     if _bytes(operator, types) > MAXIMAL_BYTES:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} is too large to fold")
+    if any(t.dtype == "uint64" for t in types) and algebra(operator, tuple(types)) != "move":
+        raise TypingError(f"{operator} of uint64 is left to ONNX Runtime: 63 bits and a sign are computed here")
     if not _has_kernel(operator) and _steps(operator, tuple(types)) > MAXIMAL_STEPS:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import onnx
@@ -76,10 +76,14 @@ def _reduced(call: OnnxCall, x: TensorType) -> tuple[Size, ...] | None:
 
 @dataclass(slots=True)
 class Symbols:
-    """Sizes of dimensions: the same ``dim_param`` of graph inputs is the same symbol."""
+    """Sizes of dimensions: the same ``dim_param`` of graph inputs is the same symbol, and nothing else is."""
 
     named: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
+
+    def reserve(self, types: Iterable[onnx.TypeProto]) -> None:
+        """Keeps the names that graph inputs give from the sizes that have none, whichever comes first."""
+        self.used.update(dim.dim_param for t in types for dim in t.tensor_type.shape.dim if dim.dim_param)
 
     def declared(self, name: str) -> Size:
         """The symbol of a dimension that a graph input names."""

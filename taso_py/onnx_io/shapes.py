@@ -6,22 +6,24 @@ followed entry by entry as sizes, so that an operator can be read although no in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
 import onnx
 
+from taso_py.errors import TypingError
 from taso_py.graph.ordering import at_least
 from taso_py.graph.sizes import Size, floor_divide, product
 from taso_py.ops.operator import OnnxCall
+from taso_py.ops.slicing import Range, resolve
 
 Entries: TypeAlias = tuple[Size, ...]
 Vector: TypeAlias = tuple[Entries, int]
 """The entries in order, and the rank: 0 or 1."""
 
 MAXIMAL_LENGTH = 1024
-_INTEGER_TYPES = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
+_INTEGER_TYPES: Mapping[int, str] = {onnx.TensorProto.INT64: "int64", onnx.TensorProto.INT32: "int32"}
 
 
 def follow(call: OnnxCall) -> Vector | None:
@@ -80,9 +82,12 @@ def _slice(call: OnnxCall) -> Vector | None:
     concrete = [c[0] for c in map(_concrete, bounds) if c is not None and len(c) == 1]
     if len(concrete) < len(bounds) or concrete[2] == 0:
         return None
-    start, end, step = concrete
-    # Python's slices clamp as ONNX's do, save for the low end by which ONNX writes "down to the front".
-    return data[start : None if step < 0 and end < -len(data) else end : step], 1
+    try:
+        found = resolve(Range(*concrete), len(data))
+    except TypingError:  # what ONNX and ONNX Runtime do not agree on
+        return None
+    places = None if found is None else _concrete((found.start, found.end, found.step))
+    return None if places is None else (data[slice(*places)], 1)
 
 
 def _concat(call: OnnxCall) -> Vector | None:
@@ -101,7 +106,23 @@ def _of_rank(rank: int) -> Callable[[OnnxCall], Vector | None]:
 
 
 def _cast(call: OnnxCall) -> Vector | None:
-    return _same(call) if call.attributes.get("to") in _INTEGER_TYPES else None
+    target = _INTEGER_TYPES.get(call.attributes.get("to", 0))
+    vector = _same(call)
+    return vector if vector is not None and target is not None and _in_range(vector[0], target) else None
+
+
+def _in_range(entries: Iterable[Size], dtype: str) -> bool:
+    """Whether arithmetic that wraps, as ONNX Runtime's does, has these entries.
+
+    A size is far below what its type holds, so a few times a size, or a product of sizes, is within it.
+    """
+    bits = np.iinfo(dtype).bits
+    for entry in entries:
+        factors = [entry] if isinstance(entry, int) else [c for _, c in entry.terms]
+        most = 2 ** (bits - 1) if isinstance(entry, int) else 2 ** (bits // 2 - 1)
+        if not all(-most <= c < most for c in factors):
+            return False
+    return True
 
 
 def _same(call: OnnxCall) -> Vector | None:
@@ -134,9 +155,17 @@ def _binary(function: Callable[[Size, Size], Size | None]) -> Callable[[OnnxCall
             return None
         results = [function(a, b) for a, b in zip(*sides[0], strict=True)]
         known = [r for r in results if r is not None]
-        return (tuple(known), sides[1]) if len(known) == len(results) else None
+        if len(known) < len(results) or not _in_range(known, _integer_type(call)):
+            return None
+        return tuple(known), sides[1]
 
     return rule
+
+
+def _integer_type(call: OnnxCall) -> str:
+    """The type that a node computes in; truth values are few enough for any."""
+    type_ = call.inputs[0]
+    return "int32" if type_ is not None and type_.dtype == "int32" else "int64"
 
 
 def _quotient(a: Size, b: Size) -> Size | None:
@@ -207,7 +236,8 @@ def _product(call: OnnxCall) -> Vector | None:
     data = call.integers(0)
     if data is None or _rank(call, 0) != 1 or call.attributes.get("noop_with_empty_axes", 0):
         return None
-    return (product(data),), int(call.attributes.get("keepdims", 1))
+    found = product(data)
+    return ((found,), int(call.attributes.get("keepdims", 1))) if _in_range((found,), _integer_type(call)) else None
 
 
 _RULES: Mapping[str, Callable[[OnnxCall], Vector | None]] = {

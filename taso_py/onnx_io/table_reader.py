@@ -72,6 +72,7 @@ class TableReader:
         ``freeze``; before IR version 4 every initializer had to be listed, and ONNX Runtime overrides none.
         """
         overridable = set() if freeze or ir_version < _FIRST_OVERRIDABLE_IR else set(inputs)
+        self.symbols.reserve(inputs.values())
         for name, type_ in inputs.items():
             self.ids[name] = self.values.new(self.symbols.of_input(name, type_), name)
             if name not in self.graph.initializers or name in overridable:
