@@ -37,6 +37,8 @@ def _kind(expression: Scalar) -> Algebra:
             return "move" if _is_whole(value) else "real"
         case Choose(_, then, otherwise):
             return _worst(_kind(then), _kind(otherwise))
+        case Apply("where", arguments, _):
+            return _worst(*map(_kind, arguments))
         case Apply(function, arguments, _):
             own: Algebra = "ring" if function in _RING else "real"
             return _worst(own, *map(_kind, arguments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -19,15 +20,18 @@ from taso_py.ops.operator import Operator, Writing
 _FLOATING: Mapping[str, Any] = {
     "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64,
 }  # fmt: skip
+_EPSILON: Mapping[str, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 _ROUNDING = 2.0**-8
 """What rounding a number may change of it: in bfloat16 half as much, among the smallest numbers of a type any part."""
+_STEPS = 64
+"""By how many times the type's rounding of 1 a fraction may change: of a large one that is much."""
 
 
-def represents(dtype: str, value: float | Size) -> bool:
+def represents(dtype: str, value: float | Fraction | Size) -> bool:
     """Whether an element type holds a number: whole numbers exactly, others to a rounding that is not whole either.
 
-    That 257 becomes 256, or 1e-9 becomes 0, is no error of rounding: what a rule says of the one is not true of the
-    other.
+    That 257 becomes 256, 1e-9 becomes 0, or 4194304.375 the next half, is no error of rounding: what a rule says of the
+    one is not true of the other.
     """
     if isinstance(value, Expression):
         return True
@@ -40,10 +44,11 @@ def represents(dtype: str, value: float | Size) -> bool:
         return False
     if not math.isfinite(value):
         return True
-    held = as_held(dtype, value)
-    if float(value).is_integer() or held.is_integer():
+    held = as_held(dtype, float(value))
+    if value == int(value) or held.is_integer():
         return held == value
-    return math.isfinite(held) and abs(held - value) <= _ROUNDING * abs(value)
+    error = abs(float(held - value))
+    return math.isfinite(held) and error <= min(_ROUNDING * abs(float(value)), _STEPS * _EPSILON[dtype])
 
 
 def require_held(operator: Operator, dtype: str, values: Sequence[float]) -> None:
@@ -75,7 +80,9 @@ class Fill(Operator):
         return TensorType(self.dtype, self.shape)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
-        return Number(self.value)
+        # A law of the default type stands for all types; one that names another is about what that one holds.
+        named = self.dtype in FLOATS and self.dtype != "float32" and not isinstance(self.value, Expression)
+        return Number(as_held(self.dtype, self.value) if named else self.value)
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:
         return None

@@ -14,6 +14,7 @@ from taso_py.prove.kernel.attempt import STEPS, Attempt, Unprovable
 from taso_py.prove.kernel.definedness import Definedness
 from taso_py.prove.kernel.equality import Equality
 from taso_py.prove.kernel.facts import Functions
+from taso_py.prove.kernel.maxima import unbounded
 from taso_py.prove.kernel.normal import Sum, scaled, splitting, text
 from taso_py.prove.kernel.obligations import FORM, Z3, Kind, Obligation, implied
 from taso_py.prove.kernel.simplify import collected
@@ -252,8 +253,22 @@ class Proof:
     ) -> tuple[list[Sum], Context, list[Obligation]]:
         """Both elements, and why the right one is defined.
 
-        A maximum of the left side is known not to be empty, of one on the right it must be shown.
+        A maximum of the left side is known not to be empty, of one on the right it must be shown.  Windows that their
+        operator demands to be filled are known after a first look, for maxima in which minus infinity takes part.
         """
+        self.functions.filled = ()
+        found = self._looked_at(a, b, index, context)
+        if any(map(unbounded, found[2])):
+            windows = [w for side in found[:2] for w in side.windows if w.checked]
+            self.functions.filled = tuple((w.bound, w.guards) for w in windows)
+            found = self._looked_at(a, b, index, context)
+        left, right, sums, context = found
+        self.functions.certain = left.certain(self.case.context)
+        return sums, context, Definedness(self.functions, left, right, self.case.context, context).obligations()
+
+    def _looked_at(
+        self, a: int, b: int, index: list[Size], context: Context
+    ) -> tuple[Elements, Elements, list[Sum], Context]:
         left, right = (
             Elements(self.case.nodes, self.case.values.types, self.case.leaves, self.functions) for _ in range(2)
         )
@@ -261,9 +276,7 @@ class Proof:
             sums = [left.element(a, index, context)]
             context = _with_windows(context, left.windows)
             sums.append(right.element(b, index, context))
-            context = _with_windows(context, [w for w in right.windows if w.checked])
-        self.functions.certain = left.certain(self.case.context)
-        return sums, context, Definedness(self.functions, left, right, self.case.context, context).obligations()
+            return left, right, sums, _with_windows(context, [w for w in right.windows if w.checked])
 
     def _compared(self, what: str, left: Sum, right: Sum, context: Context) -> str:
         try:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from typing import Any
 
 from taso_py.errors import TypingError
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
-from taso_py.ops.constants import Fill
+from taso_py.ops.constants import Fill, represents
 from taso_py.ops.operator import Operator
+from taso_py.rules.element_types import DEFAULT
 from taso_py.rules.term import (
     Application,
     AttributeExpression,
+    Binary,
     Block,
+    Call,
     Listing,
     Quantity,
     Scalar,
@@ -84,8 +88,8 @@ class Builder:
 def operator_of(term: Application, types: tuple[TensorType, ...], binding: Binding, dtype: str) -> Operator:
     """The term's operator with its attributes evaluated, in normal form for the operand types."""
     try:
-        attributes: dict[str, Any] = {name: binding.value(e) for name, e in term.attributes}
-    except (Unbound, TypeError, ZeroDivisionError) as error:
+        attributes: dict[str, Any] = {name: _attribute(e, binding) for name, e in term.attributes}
+    except (Unbound, TypeError, ZeroDivisionError, OverflowError) as error:
         raise NotBuildable(str(error)) from error
     if "dtype" not in attributes and "dtype" in {f.name for f in fields(term.operator)}:
         attributes["dtype"] = dtype
@@ -93,6 +97,14 @@ def operator_of(term: Application, types: tuple[TensorType, ...], binding: Bindi
         return term.operator(**attributes).normal(*types)
     except TypingError as error:
         raise NotBuildable(str(error)) from error
+
+
+def _attribute(expression: AttributeExpression, binding: Binding) -> Any:
+    """An attribute's value; one that is computed may be rounded, but not to what the rule says other things of."""
+    exact = binding.exact(expression) if isinstance(expression, Binary | Call) else None
+    if isinstance(exact, Fraction) and not represents(DEFAULT, exact):
+        raise TypeError(f"{float(exact)} is no number of {DEFAULT}")
+    return binding.value(expression)
 
 
 def mentioned(term: Application) -> Mapping[str, AttributeExpression]:

@@ -13,9 +13,11 @@ from taso_py.ops.comparison import And, Cast, Not, Or, Where
 from taso_py.ops.comparison import Relational as ComparingOperator
 from taso_py.ops.constants import as_held, represents
 from taso_py.rules.rule import Rule
-from taso_py.rules.term import Application, Scalar, Side, Term, Variable
+from taso_py.rules.term import Application, Quantity, Scalar, Side, Term, Variable
 
 DEFAULT = "float32"
+HELD = frozenset({"value", "min", "max"})
+"""Attributes that are elements of what their operator makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,14 @@ def ordinary_types(rule: Rule, _: np.random.Generator) -> ElementTypes:
 
     Or float64, where float32 does not hold the rule's literals.
     """
-    plain = next((t for t in (DEFAULT, "float64") if holds_literals(rule, t)), DEFAULT)
+    plain = plain_type(rule)
     given = {**dict.fromkeys(indexing(rule), "int64"), **dict.fromkeys(asked(rule), "bool")}
     return ElementTypes(given, result=plain, otherwise=plain)
+
+
+def plain_type(rule: Rule) -> str:
+    """The element type that stands for numbers of any: float32, or float64 where that does not hold the literals."""
+    return next((t for t in (DEFAULT, "float64") if holds_literals(rule, t)), DEFAULT)
 
 
 @lru_cache(maxsize=1024)
@@ -102,10 +109,13 @@ def sources(side: Side, term: Term) -> list[Variable]:
 
 @lru_cache(maxsize=4096)
 def literals(rule: Rule) -> tuple[float, ...]:
-    """The numbers that stand in a rule as tensors."""
-    arguments = (a for side in (rule.left, rule.right) for t in side.applications() for a in t.arguments)
+    """The numbers that stand in a rule as tensors, or as attributes that become elements."""
+    applications = [t for side in (rule.left, rule.right) for t in side.applications()]
+    attributes = [e.value for t in applications for name, e in t.attributes if name in HELD and isinstance(e, Quantity)]
+    arguments = (a for t in applications for a in t.arguments)
     ends = (t for side in (rule.left, rule.right) for t in (*side.outputs, *(term for _, term in side.lets)))
-    return tuple(dict.fromkeys(t.value for t in (*arguments, *ends) if isinstance(t, Scalar)))
+    operands = [t.value for t in (*arguments, *ends) if isinstance(t, Scalar)]
+    return tuple(dict.fromkeys((*operands, *(v for v in attributes if isinstance(v, int | float)))))
 
 
 @lru_cache(maxsize=4096)

@@ -115,6 +115,7 @@ class Rule:
     def check(self) -> None:
         """Raises `RuleError` when a side uses what the rule does not bind."""
         where = f"{self.file}:{self.line}:1: rule {self.name}"
+        self._check_lets(where)
         missing = self.unbound()
         if missing:
             raise RuleError(f"{where}: {', '.join(sorted(missing))} on the right is bound by nothing on the left")
@@ -133,6 +134,18 @@ class Rule:
                 unknown = names - self._bound_attributes() - self._attribute_names(self.right)
                 if unknown:
                     raise RuleError(f"{where}: condition on unbound {', '.join(sorted(unknown))}")
+
+    def _check_lets(self, where: str) -> None:
+        for side in (self.left, self.right):
+            later = [name for name, _ in side.lets]
+            for name, term in side.lets:
+                if used := set(later) & Side((), (term,)).variables():
+                    raise RuleError(
+                        f"{where}: let {name} speaks of {min(used)}, which has no meaning before its own let"
+                    )
+                if later.count(name) > 1:
+                    raise RuleError(f"{where}: let {name} stands there twice; give the second another name")
+                later.remove(name)
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
 from taso_py.search.again import made_again
-from taso_py.search.bundles import BUNDLES
+from taso_py.search.bundles import BUNDLES, Bundle
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import Found, State, TraceStep
@@ -204,8 +204,8 @@ class Selection:
 
     def _bundles(self, state: State) -> Iterator[_Move]:
         """The bundles of rules, on top of a state."""
-        for name, rules in BUNDLES.items():
-            yield name, partial(self._with_rules, state, rules)
+        for name, bundle in BUNDLES.items():
+            yield name, partial(self._with_bundle, state, bundle)
 
     def _moves(self, state: State, gains: Mapping[str, float]) -> Iterator[_Move]:
         """What may be done to a state: bundles, then each rule at all its sites, by what the search took it to gain.
@@ -221,15 +221,20 @@ class Selection:
         for group in sorted(groups, key=lambda g: (gains.get(g[0].rule.name, 0.0), len(g)), reverse=True):
             yield (group[0].rule.name, group[0].choice), partial(self._moved, state, group)
 
-    def _with_rules(self, state: State, rules: Sequence[str]) -> State | None:
-        """A state after all that the rules do to it, one after the other, as long as any does; None where none does."""
-        rewriter, reached = self.rewriter.only(rules), state
-        for _ in range(_BUNDLE_ROUNDS):
+    def _with_bundle(self, state: State, bundle: Bundle) -> State | None:
+        """A state after all that the bundle's rules do to it, as long as any does; None where none begins."""
+        begun = self._with_rules(state, bundle.leading, 1)
+        return begun and (self._with_rules(begun, (*bundle.leading, *bundle.following), _BUNDLE_ROUNDS) or begun)
+
+    def _with_rules(self, state: State, rules: Sequence[str], rounds: int) -> State | None:
+        """A state after what each of the rules does to it everywhere, one after the other; None where none does."""
+        reached = state
+        for _ in range(rounds):
             before = reached
             for rule in rules:
                 try:
                     with self.start.watch.until(self.deadline):
-                        matches = rewriter.all_matches(reached.view)
+                        matches = self.rewriter.only((rule,)).all_matches(reached.view)
                 except OutOfTime:
                     return None
                 found = [m for ms in matches.values() for m in ms if m.rule.name == rule]

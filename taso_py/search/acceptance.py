@@ -11,11 +11,9 @@ from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.algebra import Algebra
 from taso_py.ops.constants import represents
 from taso_py.ops.operator import Operator
+from taso_py.rules.element_types import HELD
 from taso_py.rules.unify import Binding
 from taso_py.search.view import View
-
-_HELD = frozenset({"value", "min", "max"})
-"""Attributes that are elements of what the operator makes."""
 
 
 def is_number(view: View, value: int, number: float) -> bool:
@@ -30,14 +28,12 @@ def is_number(view: View, value: int, number: float) -> bool:
     return bool(np.all(array == wanted))
 
 
-def same_number(view: View, one: int, other: int) -> bool:
-    """Whether two values are constants of one element that agree bit for bit: each layer may have its own copy."""
+def same_constant(view: View, one: int, other: int) -> bool:
+    """Whether two values are constants that agree bit for bit: each layer, or each head, may have its own copy."""
     if not {one, other} <= view.values.constant or view.values.types[one] != view.values.types[other]:
         return False
-    if not view.values.types[one].known or view.values.types[one].elements != 1:
-        return False
-    first, second = view.constant(one), view.constant(other)
-    return first is not None and second is not None and first.tobytes() == second.tobytes()
+    digest = view.digest(one)
+    return digest is not None and digest == view.digest(other)
 
 
 def dtypes_allowed(view: View, kinds: Sequence[Algebra], values: Iterable[int]) -> bool:
@@ -59,7 +55,7 @@ def _typed(view: View, node: Node) -> bool:
     types = [view.values.types[i].dtype for i in node.inputs if i is not None]
     if not isinstance(node.operator, Operator) or not types:
         return True
-    numbers = [v for name, v in node.operator.attributes().items() if name in _HELD and v is not None]
+    numbers = [v for name, v in node.operator.attributes().items() if name in HELD and v is not None]
     allowed = node.operator.dtypes
     return (allowed is None or types[0] in allowed) and all(represents(types[0], n) for n in numbers)
 

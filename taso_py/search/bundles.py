@@ -8,41 +8,77 @@ one another as it sees fit: what one of them costs depends on what is left of th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-BUNDLES: Mapping[str, tuple[str, ...]] = {
-    "gates in blocks": ("mean-over-image", "mean-over-image-flat", "gate-by-resize"),
-    "gates from other layouts in blocks": ("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize"),
-    "images of one row": (
-        "conv-of-one-row",
-        "relu-between-axes",
-        "gelu-between-axes",
-        "gelu-written-out-between-axes",
-        "leaky-relu-between-axes",
-        "elu-between-axes",
-        "tanh-between-axes",
-        "sigmoid-between-axes",
-        "swish-between-axes",
-        "normalisation-between-axes",
-        "squeeze-of-sum",
-        "sum-between-axes",
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Rules in the order in which they are applied, again and again until none matches."""
+
+    leading: tuple[str, ...]
+    """Where none of these matches, the others are not tried."""
+    following: tuple[str, ...] = ()
+
+
+BUNDLES: Mapping[str, Bundle] = {
+    "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
+    "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
+    "images of one row": Bundle(
+        (
+            "conv-of-one-row",
+            "relu-between-axes",
+            "gelu-between-axes",
+            "gelu-written-out-between-axes",
+            "leaky-relu-between-axes",
+            "elu-between-axes",
+            "tanh-between-axes",
+            "sigmoid-between-axes",
+            "swish-between-axes",
+            "normalisation-between-axes",
+            "squeeze-of-sum",
+            "sum-between-axes",
+        )
     ),
-    "channels apart": (
-        "depthwise-of-concat",
-        "sum-with-concat",
-        "concat-of-global-average-pools-reversed",
-        "gate-of-concat",
-        "conv-of-concat",
-        "gate-by-pooled-resize",
+    "channels apart": Bundle(
+        (
+            "depthwise-of-concat",
+            "sum-with-concat",
+            "concat-of-global-average-pools-reversed",
+            "gate-of-concat",
+            "conv-of-concat",
+            "gate-by-pooled-resize",
+        )
     ),
-    "heads cut apart before they are put in order": (
-        "cut-of-heads-queries",
-        "cut-of-heads-channels",
-        "cut-of-heads-in-order",
-        "cut-of-heads-by-head",
-        "cut-of-heads-first",
-        "picked-heads-queries",
-        "picked-heads-channels",
+    "heads cut apart before they are put in order": Bundle(
+        (
+            "cut-of-heads-queries",
+            "cut-of-heads-channels",
+            "cut-of-heads-in-order",
+            "cut-of-heads-by-head",
+            "cut-of-heads-first",
+            "picked-heads-queries",
+            "picked-heads-channels",
+        )
     ),
-    "scores by head": ("scores-by-head", "scores-by-head-of-keys"),
+    "heads side by side": Bundle(
+        ("heads-side-by-side",),
+        (
+            "concat-of-softmaxes",
+            "scaled-concat",
+            "divided-concat",
+            "masked-concat",
+            "masked-concat-of-batches",
+            "chosen-concat",
+            "filled-concat",
+            "chosen-concat-of-batches",
+            "filled-concat-of-batches",
+            "concat-of-batched-products",
+            "concat-of-transposed",
+            "projections-as-batch",
+            "layers-as-batch",
+            "columns-as-batch",
+        ),
+    ),
+    "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),
 }
-"""By what they are for: rules in the order in which they are applied, again and again until none matches."""
+"""By what they are for."""

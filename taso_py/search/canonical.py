@@ -92,7 +92,9 @@ def _in_a_circle(match: Match, node: Node, after: Node | None) -> bool:
 
 def bare(view: View) -> View:
     """The view of the same table in which no operator is looked through: composites are matched in it."""
-    return View(view.table, nothing, view.read_constant, memo={}, tame=view.tame, watch=view.watch)
+    return View(
+        view.table, nothing, view.read_constant, memo={}, tame=view.tame, digests=view.digests, watch=view.watch
+    )
 
 
 def expansion(view: View, match: Match) -> Expansion:

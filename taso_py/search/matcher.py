@@ -31,7 +31,8 @@ from taso_py.rules.term import (
     Variable,
 )
 from taso_py.rules.unify import Binding, Unbound
-from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, same_number, spellable
+from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, same_constant, spellable
+from taso_py.search.dependence import independent, joins
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
@@ -82,6 +83,7 @@ class Matcher:
             raise TypingError(f"rule {rule.name}: the left side is a bare variable")
         self.root = first.operator
         self.lets = bool(rule.left.lets)
+        self.joins = joins(rule)
         below = [rule.left.resolve(a) for a in first.arguments]
         self.proved: dict[Hashable, bool] = {}
         """Whether the law is proved for a match that is typed so: layers of a network are alike."""
@@ -120,7 +122,8 @@ class Matcher:
             yield from self._accepted(view, partial, outputs)
             return
         term = self.rule.left.resolve(self.rule.left.outputs[at])
-        for value in [given[at]] if given else _candidates(view, self.rule.left, term, partial.binding):
+        values = [given[at]] if given else _candidates(view, self.rule.left, term, partial.binding)
+        for value in independent(view, outputs, values) if self.joins else values:
             view.watch.look()
             if value in outputs or value in view.values.constant:
                 continue
@@ -152,7 +155,7 @@ class Matcher:
     def _variable(self, view: View, name: str, value: int, partial: _Partial) -> Iterator[_Partial]:
         known = partial.binding.tensors.get(name)
         if known is not None:
-            if known == value or same_number(view, known, value):
+            if known == value or same_constant(view, known, value):
                 yield partial
             return
         type_ = view.table.type(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -55,6 +56,8 @@ class View:
     memo: dict[tuple[int, int | Node], tuple[Node, tuple[Expansion, ...], frozenset[type]]]
     """By value and node, or its identity, which the entry keeps alive: the expansions, and all operators it may be."""
     tame: dict[int, bool]
+    digests: dict[int, bytes | None] = field(default_factory=dict)
+    """Of constants that were compared; None for what is too large to be."""
     users: dict[int, dict[int, None]] = field(default_factory=dict)
     """The ids that read each id, in order; one of them may be shared with other views and is copied to be changed."""
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class View:
     """Ids by the operators that compute them, in order: a dict for a set, since one operator may have most ids."""
     ranked: Ranks | None = None
     """Ranks of the table's ids once they were asked for."""
+    ancestors: dict[tuple[int, ...], Mapping[int, int]] = field(default_factory=dict)
+    """By ids that were candidates together, which of them each id is computed from, as bits; what was asked for."""
     rounded: dict[bool, frozenset[int]] = field(default_factory=dict)
     """What reaches an operator that rounds, once that was asked for; whether float16 is among the values that do."""
     _copied: set[int] = field(default_factory=set)
@@ -103,6 +108,7 @@ class View:
             self.read_constant,
             memo={},
             tame=self.tame,
+            digests=self.digests,
             watch=self.watch,
             users=dict(self.users),
             by_operator={kind: dict(ids) for kind, ids in self.by_operator.items()},
@@ -120,6 +126,7 @@ class View:
             self.read_constant,
             memo=self.memo,
             tame=self.tame,
+            digests=self.digests,
             watch=self.watch,
             unsought=self.unsought,
             users=dict(self.users),
@@ -245,6 +252,15 @@ class View:
         except (TypingError, TooLateError):
             return None
 
+    def digest(self, value: int) -> bytes | None:
+        """What tells a constant's content, bit for bit; None for one that is not folded or too large to be compared."""
+        if value not in self.digests:
+            type_ = self.values.types[value]
+            small = type_.known and isinstance(type_.elements, int) and type_.elements <= _COMPARED
+            array = self.constant(value) if small else None
+            self.digests[value] = None if array is None else sha256(array.tobytes()).digest()
+        return self.digests[value]
+
     def is_tame(self, value: int) -> bool:
         """Whether no source of a constant holds NaN, an infinity, or a number so large that it stands for one."""
         stack = [value]
@@ -269,6 +285,8 @@ class View:
         return value not in self.values.constant if array is None else _is_tame(array)
 
 
+_COMPARED = 2**22
+"""Most elements of constants that are compared."""
 _HUGE = {"float16": 2.0**12}
 _HUGE_ELSEWHERE = 1e30
 """A mask's "minus infinity" is beyond these; weights are not."""

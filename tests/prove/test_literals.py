@@ -17,9 +17,9 @@ from taso_py.rules.unify import Binding
 @pytest.mark.parametrize(
     ("dtype", "held", "not_held"),
     [
-        ("float16", (2048.0, 0.1, 1e-5, -65504.0, 0.0), (2049.0, 1e-9, 65520.0, 1 + 2.0**-13, 1e-7)),
+        ("float16", (2048.0, 0.1, 1e-5, -65504.0, 0.0), (2049.0, 1e-9, 65520.0, 1 + 2.0**-13, 1e-7, 1000.375)),
         ("bfloat16", (256.0, 0.1, 1e-5), (257.0, 1 + 2.0**-10, 1e39)),
-        ("float32", (2.0**24, 0.1, 1e-30, float("inf")), (2.0**24 + 1, 1e-50, 1e-46, 1e39, 1 + 2.0**-27)),
+        ("float32", (2.0**24, 0.1, 1e-30, 100.1, float("inf")), (2.0**24 + 1, 1e-50, 1e-46, 1e39, 4194304.375)),
         ("float64", (2.0**53, 1e-300, 16777217.0, 0.1), ()),
         ("int64", (2.0**53, -3.0), (0.5, 1e19)),
         ("uint8", (255.0,), (-1.0, 256.0)),
@@ -42,6 +42,7 @@ def test_an_element_type_holds_whole_numbers_exactly(
         ("x * 257 - x * 256 => x", {"float16", "float32", "float64"}),
         ("Relu(x) => Relu(x) * 1e-9 / 1e-9", {"bfloat16", "float32", "float64"}),
         ("Relu(x * 0.1) => Relu(x) * 0.1", {"bfloat16", "float16", "float32", "float64"}),
+        ("Clip(x, min=2049, max=2049) - 2048 => Clip(x, min=1, max=1)", {"float32", "float64"}),
     ],
 )
 def test_a_claim_names_the_types_that_hold_the_literals(text: str, types: set[str]) -> None:

@@ -38,6 +38,11 @@ from taso_py.rules.unify import Binding
         ("rule a: Clip(x, max=1e309) => x", "f.rules:1:21: 1e309 is beyond what a float holds"),
         ("rule a: Relu(x), Abs(x) => x", "2 outputs on the left, 1 on the right"),
         ("rule a: Relu(x) => x when n > 1", "condition on unbound n"),
+        ("rule a: Relu(x) => let y = Abs(x) in let y = Relu(y) in y", "let y stands there twice"),
+        (
+            "rule a: Relu(x) => let y = Abs(z) in let z = Abs(y) in z",
+            "let y speaks of z, which has no meaning",
+        ),
         ("rule a: Relu(x) => x\nrule a: Abs(x) => x ?", "f.rules:2:"),
     ],
 )

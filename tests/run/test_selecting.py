@@ -21,7 +21,7 @@ from taso_py.run.anchoring import Timed
 from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection
-from taso_py.search.bundles import BUNDLES
+from taso_py.search.bundles import BUNDLES, Bundle
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import Limits
@@ -200,7 +200,7 @@ def test_what_is_known_to_lose_is_not_timed(tmp_path: Path) -> None:
 def test_rules_of_a_bundle_are_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
     choice = selection({**SECONDS, "Relu": 0.0})
     assert choice.best([], None, gains={}) == []
-    monkeypatch.setattr(selecting, "BUNDLES", {"both": ("needed", "good"), "none": ("idle", "bad")})
+    monkeypatch.setattr(selecting, "BUNDLES", {"both": Bundle(("needed", "good")), "none": Bundle(("idle", "bad"))})
     best, *_ = choice.best([], None, gains={})
     assert [step.rule for step in best.trace] == ["needed", "good"]
     assert best.cost == pytest.approx(20.0 * 6 / 15)
@@ -212,7 +212,7 @@ def test_a_bundle_may_need_what_a_tidying_that_loses_uncovers(monkeypatch: pytes
     tidied = walked(choice.rewriter, choice.start, "uncovers")
     monkeypatch.setattr(selecting, "BUNDLES", {})
     assert choice.bundled(tidied) is None
-    monkeypatch.setattr(selecting, "BUNDLES", {"one": ("pays",)})
+    monkeypatch.setattr(selecting, "BUNDLES", {"one": Bundle(("pays",))})
     assert choice.bundled(None) is None
     found = choice.bundled(tidied)
     assert found is not None
@@ -222,7 +222,15 @@ def test_a_bundle_may_need_what_a_tidying_that_loses_uncovers(monkeypatch: pytes
 
 def test_bundles_are_of_rules_that_there_are() -> None:
     names = {rule.name for rule in library().search} | {f"{rule.name}-reversed" for rule in library().search}
-    assert {name for rules in BUNDLES.values() for name in rules} <= names
+    assert {name for b in BUNDLES.values() for name in (*b.leading, *b.following)} <= names
+
+
+def test_what_follows_in_a_bundle_needs_what_leads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = selection({**SECONDS, "Relu": 0.0})
+    monkeypatch.setattr(selecting, "BUNDLES", {"led": Bundle(("absent",), ("needed", "good"))})
+    assert choice.best([], None, gains={}) == []
+    monkeypatch.setattr(selecting, "BUNDLES", {"led": Bundle(("needed",), ("good",))})
+    assert [step.rule for step in choice.best([], None, gains={})[0].trace] == ["needed", "good"]
 
 
 def test_prices_are_those_of_the_whole_model_and_add_up() -> None:

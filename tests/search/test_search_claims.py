@@ -75,3 +75,23 @@ def test_truths_are_no_numbers(dtype: int, applied: bool, tmp_path: Path) -> Non
     nodes = [node("Transpose", "x", "t", perm=[1, 0]), node("Transpose", "t", "y", perm=[1, 0])]
     proto = model(nodes, [value("x", [2, 3], dtype)], [value("y", [2, 3], dtype)])
     assert used(proto, TURNS, tmp_path) == applied
+
+
+@pytest.mark.parametrize(("opset", "bounds"), [(10, "attributes"), (17, "inputs")])
+def test_bounds_that_are_infinite_are_compared_as_others_are(opset: int, bounds: str) -> None:
+    """A Clip without a bound has an infinite one: max(b, -inf) of a symbol b is no matter of their difference."""
+    clips = [("x", -1.0, None), ("c0", None, 0.5), ("c1", -0.25, None), ("c2", None, None), ("c3", None, 3.0)]
+    nodes, weights = [], []
+    for k, (source, low, high) in enumerate(clips):
+        given = {name: bound for name, bound in (("min", low), ("max", high)) if bound is not None}
+        if bounds == "attributes":
+            nodes.append(node("Clip", source, f"c{k}", **given))
+            continue
+        weights += [weight(f"{name}{k}", bound) for name, bound in given.items()]
+        inputs = [source, *(f"{name}{k}" if name in given else "" for name in ("min", "max"))]
+        nodes.append(onnx.helper.make_node("Clip", inputs, [f"c{k}"]))
+    proto = model(
+        [*nodes, node("Relu", "c4", "y")], [value("x", ["n", 8])], [value("y", ["n", 8])], weights, opset=opset
+    )
+    result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
+    assert len(result.model.graph.node) < len(clips)

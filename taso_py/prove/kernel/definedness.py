@@ -41,26 +41,21 @@ class Definedness:
         """What was shown; `Unprovable` when something is not."""
         own = {b: e for b, e in self.context.bounds.items() if b.role is Role.INDEX}
         sizes = self.typing.and_(self._not_zero(), own)
-        found = [self._met(demand, sizes) for demand in dict.fromkeys(self.right.demands)]
+        found = [self._met(d, self.left.demands, sizes, "right") for d in dict.fromkeys(self.right.demands)]
+        # Where the left side hides that a demand is not met, it is finite, but not what its form says: 1/0 < y.
+        found += [self._met(d, (), sizes, "left") for d in dict.fromkeys(self.left.demands) if _may_mislead(d)]
         return list(dict.fromkeys([*found, *map(self._filled, self.right.windows)]))
 
-    def _met(self, demand: Demand, sizes: Context) -> Obligation:
+    def _met(self, demand: Demand, known: Sequence[Demand], sizes: Context, side: str) -> Obligation:
         factor = demand.place.factors[0]
-        by = self.functions.defined(demand.which, factor, self.context) or self._by_left(demand, sizes)
+        by = self.functions.defined(demand.which, factor, self.context) or _among(known, demand, sizes)
         if not by:
             meant = _MEANT.get(demand.which, f"{{}} must be {demand.which}").format(demand.head)
-            raise Unprovable(f"the right side may not be defined: {meant}")
+            hides = "may hide that it is not defined" if side == "left" else "may not be defined"
+            raise Unprovable(f"the {side} side {hides}: {meant}")
         here = replace(factor, power=1)
         what = f"{here} != 0" if demand.which == "nonzero" else f"{here} is defined"
         return Obligation("definedness", what, by)
-
-    def _by_left(self, demand: Demand, sizes: Context) -> str:
-        """By what the left side's demands are known to include one."""
-        alike = [d for d in self.left.demands if d.which == demand.which and d.head == demand.head]
-        settled = [(demand.beside(hiding), places) for hiding, places in _settled(alike, demand).items()]
-        if any(_same_place(wanted, k, sizes) for wanted, known in settled for k in known):
-            return FORM
-        return Z3 if any(_read_by(known, wanted, sizes) for wanted, known in settled) else ""
 
     def _filled(self, w: MaximumRange) -> Obligation:
         """A maximum on the right side has an element: one of the left side has the same range, or it is shown."""
@@ -92,6 +87,21 @@ class Definedness:
             which, head = demand.which, demand.head
             if which == "nonzero" and head.kind == "size" and always and natural(head):
                 yield Guard(head.size - 1, ">=")
+
+
+def _may_mislead(demand: Demand) -> bool:
+    """Whether an element may be finite without the demand; sizes of 0 are left out of every claim."""
+    size = demand.head.kind == "size" and natural(demand.head)
+    return bool(demand.hidden) and not demand.vanishing and not size
+
+
+def _among(known: Sequence[Demand], demand: Demand, sizes: Context) -> str:
+    """By what the known demands are known to include one."""
+    alike = [d for d in known if d.which == demand.which and d.head == demand.head]
+    settled = [(demand.beside(hiding), places) for hiding, places in _settled(alike, demand).items()]
+    if any(_same_place(wanted, k, sizes) for wanted, there in settled for k in there):
+        return FORM
+    return Z3 if any(_read_by(there, wanted, sizes) for wanted, there in settled) else ""
 
 
 def _settled(known: Sequence[Demand], wanted: Demand) -> dict[tuple[int, ...], list[Term]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 from taso_py.graph.sizes import Role, Size, Symbol, symbol, symbols
-from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
+from taso_py.prove.kernel.arithmetic import Context, Guard, ordered, replaced
 from taso_py.prove.kernel.attempt import Unprovable
 from taso_py.prove.kernel.normal import (
     ONE,
@@ -25,8 +26,10 @@ from taso_py.prove.kernel.simplify import UNROLLED, assuming, cases, outside, vi
 
 INFINITE = Head("size", "@inf", (symbol("inf", Role.REAL),))
 LOWEST: Sum = (Term(Fraction(-1), (Factor(INFINITE),)),)
-"""Minus infinity, which takes no part in a maximum and is copied, but never computed with."""
+"""Minus infinity, which takes no part in a maximum of anything else and is copied, but never computed with."""
 MONOTONE = frozenset({"sigmoid", "tanh", "exp", "softplus"})
+Range: TypeAlias = tuple[tuple[tuple[Symbol, Size], ...], frozenset[Guard]]
+"""Bound variables with their extents, and guards."""
 _NEVER_NEGATIVE = frozenset({"exp", "sigmoid", "abs", "softplus", "sqrt"})
 
 
@@ -41,6 +44,8 @@ class Maxima:
     used: set[str] = field(default_factory=set)
     certain: frozenset[tuple[str, Head, tuple[Size, ...]]] = frozenset()
     """What the left side demands of itself whatever is selected: nonzero divisors, radicands that are not negative."""
+    filled: tuple[Range, ...] = ()
+    """Ranges that have an element wherever both sides are typed."""
 
     def apply(
         self, function: str, arguments: Sequence[Sum], attributes: Sequence[float | Size], context: Context
@@ -74,7 +79,7 @@ class Maxima:
                     found += [t.guarded((g,)) for t in self.maximum(known, inner)]
             return tuple(found)
         families = [f for a in alternatives for f in self._families(a, context)]
-        families = self._undominated(list(dict.fromkeys(families)))
+        families = self._undominated(list(dict.fromkeys(families)), context)
         if not families:
             raise Unprovable("a maximum of nothing")
         if len(families) == 1 and not families[0].bound and not families[0].guards:
@@ -87,7 +92,7 @@ class Maxima:
         if len(families) == 1 and not families[0].bound and not families[0].guards:
             value: Sum = families[0].body
         else:
-            if any(unbounded(a.body) for a in families):
+            if any(a.body != LOWEST and unbounded(a.body) for a in families):
                 raise Unprovable("an infinite constant is computed with")
             head, index = virtual((), families, context)
             value = (Term(Fraction(1), (Factor(head, index),)),)
@@ -119,9 +124,15 @@ class Maxima:
         self.used.add("maximum of maxima")
         return [Alternative(i.body, (*a.bound, *i.bound), a.guards | i.guards) for i in families_of(f)]
 
-    def _undominated(self, families: list[Alternative]) -> list[Alternative]:
-        """Without a 0 beside something that is never negative, and with the greatest of several constants."""
-        families = [a for a in families if a.body != LOWEST]
+    def _undominated(self, families: list[Alternative], context: Context) -> list[Alternative]:
+        """Without a 0 beside something that is never negative, and with the greatest of several constants.
+
+        Without minus infinity where something else is surely there: in a window of padding alone nothing is.
+        """
+        others = [a for a in families if a.body != LOWEST]
+        if others and len(others) < len(families) and not any(self._has_element(a, context) for a in others):
+            others.append(Alternative(LOWEST))
+        families = others
         plain = [a for a in families if not a.bound and not a.guards]
         constants = [a for a in plain if constant_of(a.body) is not None]
         if len(constants) > 1:
@@ -131,6 +142,10 @@ class Maxima:
             self.used.add("bounded below")
             families = [a for a in families if a != Alternative(ZERO)]
         return families
+
+    def _has_element(self, a: Alternative, context: Context) -> bool:
+        """Whether a range that is known to have an element, as one without guards has, lies within a family's."""
+        return not a.guards or any(_within(bound, guards, a, context) for bound, guards in self.filled)
 
     def _surely(self, body: Sum) -> bool:
         return all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in body)
@@ -180,8 +195,22 @@ class Maxima:
 
 
 def unbounded(terms: Sum) -> bool:
-    """Whether an infinity is among the terms."""
-    return any(f.head == INFINITE for t in terms for f in t.factors)
+    """Whether an infinity is among the terms, or a maximum that may be one."""
+    return any(f.head == INFINITE or _may_be_lowest(f.head) for t in terms for f in t.factors)
+
+
+def _may_be_lowest(head: Head) -> bool:
+    return head.kind == "maximum" and any(a.body == LOWEST for a in head.alternatives)
+
+
+def _within(bound: Sequence[tuple[Symbol, Size]], guards: Iterable[Guard], a: Alternative, context: Context) -> bool:
+    if len(bound) != len(a.bound):
+        return False
+    values: dict[Symbol, Size] = {b: name.size for (b, _), (name, _) in zip(bound, a.bound, strict=True)}
+    if tuple(replaced(e, values) for _, e in bound) != tuple(e for _, e in a.bound):
+        return False
+    inside = context.and_([g.map(values) for g in guards], dict(a.bound))
+    return all(inside.implies(g) for g in ordered(a.guards))
 
 
 def natural(head: Head) -> bool:

@@ -76,13 +76,14 @@ class Demand:
 
     ``place`` is a term of one factor, with the guards of its context, and all indices but the element's own bound.
     ``hidden`` are the elements that may be finite although the demand is not met; the bound variables of their
-    indices are those of the place.
+    indices are those of the place.  ``vanishing``: something is divided by the infinity: it is 0, as in the form.
     """
 
     which: str
     place: Term
     path: frozenset[Chosen] = frozenset()
     hidden: frozenset[Among] = frozenset()
+    vanishing: bool = False
 
     @property
     def head(self) -> Head:
@@ -232,7 +233,17 @@ class Elements:
                 self._may_hide(known)  # where x >= 0 its slope is not looked at
             elif function not in _PROPAGATING and not (function == "div" and k == 0):
                 self._may_hide(known, keeping="sqrt" if function in _ARITHMETIC else "")
+                if function in ("div", "reciprocal"):
+                    self._may_vanish(known, sums[-1])
         return sums
+
+    def _may_vanish(self, known: int, divisor: Sum) -> None:
+        """1/(a/b) is 0 where b is 0, as b/a is: of the divisors that a product is divided by."""
+        below = {(f.head, f.index) for t in divisor for f in t.factors if len(divisor) == 1 and f.power < 0}
+        for k in range(known, len(self.demands)):
+            (factor,) = self.demands[k].place.factors
+            if self.demands[k].which == "nonzero" and (factor.head, factor.index) in below:
+                self.demands[k] = replace(self.demands[k], vanishing=True)
 
     def _only_where(self, known: int, selected: Chosen) -> None:
         """Demands from number ``known`` on hold where they are selected only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -75,6 +76,13 @@ class _Binding(Binding):
         return Binding.exact(self, expression)
 
 
+def _infinity(value: Any) -> int:
+    """-1, 0 or 1: whether a value is infinite; all other numbers are fractions, and symbols stand for finite ones."""
+    if isinstance(value, float) and math.isnan(value):
+        raise Unsupported("a bound that is no number")
+    return (value > 0) - (value < 0) if isinstance(value, float) and math.isinf(value) else 0
+
+
 @dataclass(slots=True)
 class Declared:
     """What a rule's clauses say: menus, declared shapes and conditions, with symbols for all sizes."""
@@ -109,7 +117,10 @@ class Declared:
         return False if context.implies(Guard(-difference - 1, ">=")) else None
 
     def _greater(self, left: Any, right: Any) -> bool:
-        """Whether left >= right, chosen and assumed where it is open."""
+        """Whether left >= right, chosen and assumed where it is open; what is written with symbols is finite."""
+        low, high = (_infinity(side) for side in (left, right))
+        if low or high:
+            return low >= high
         known = decide(left, ">=", right)
         if known is not None:
             return known
@@ -218,17 +229,18 @@ class Declared:
         return (self.shapes.product(*sizes),)
 
     def _block(self, name: str) -> tuple[Size, ...]:
+        spatial = self._spatial(name)
+        least = int(bool(spatial) and self._is_kernel(name))
         if self.shapes.site is not None:
-            return self.shapes.sizes(name, self.shapes.site.blocks[name], int(self._is_kernel(name)))
+            return self.shapes.sizes(name, self.shapes.site.blocks[name], least)
         rank = self.binding.ranks.get(name)
         count = self.shapes.rank(name, PERMUTED if self._permutes() else BLOCKS) if rank is None else rank
         if self._pointwise_only():
             count = min(count, 1)
             return tuple(self.shapes.choices.pick((1, self._column())) for _ in range(count))
-        spatial = self._spatial(name)
         if spatial:
             count = self.shapes.rank(name, spatial)
-        return self.shapes.sizes(name, count, int(bool(spatial) and self._is_kernel(name)))
+        return self.shapes.sizes(name, count, least)
 
     def _permutes(self) -> bool:
         """Whether some Transpose has an order that the rule leaves open."""

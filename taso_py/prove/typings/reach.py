@@ -21,8 +21,10 @@ def kinds_of(nodes: Mapping[int, Node], values: Values) -> frozenset[Algebra]:
 def proved_types(rule: Rule, kinds: Iterable[Algebra]) -> tuple[str, ...] | None:
     """The element types of numbers: those of the proof where the rule depends on them, else by what is computed.
 
-    Where numbers are computed with, those only that hold the rule's literals.
+    Those only that hold the rule's literals; none where the type of the proof does not.  None: any type there is.
     """
+    if not any(holds_literals(rule, t) for t in ("float32", "float64")):
+        return ()
     found = set(kinds)
     if typed(rule):
         possible = {"float32"}
@@ -31,5 +33,7 @@ def proved_types(rule: Rule, kinds: Iterable[Algebra]) -> tuple[str, ...] | None
     elif "ring" in found:
         possible = set(FLOATS | INTEGERS)
     else:
-        return None
+        possible = set(FLOATS | INTEGERS | {"bool"})
+        if all(holds_literals(rule, t) for t in possible):
+            return None
     return tuple(sorted(t for t in possible if holds_literals(rule, t)))

@@ -30,6 +30,7 @@ from taso_py.prove.typings.site import Site
 from taso_py.rules.alpha import names_of
 from taso_py.rules.build import Builder, NotBuildable
 from taso_py.rules.coverage import Typing, typed
+from taso_py.rules.element_types import plain_type
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -122,7 +123,7 @@ def typings(
 
 
 def _typing(rule: Rule, shapes: Shapes) -> Case | Untyped:
-    typing, site = _Typing(rule, shapes), shapes.site
+    typing, site = _Typing(rule, shapes, dtype=plain_type(rule)), shapes.site
     if site is not None:
         typing.dtype = site.dtype
         typing.binding.names.update(site.names)
