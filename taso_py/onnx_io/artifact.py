@@ -103,10 +103,11 @@ class RewrittenModel:
 
     def proto(self) -> onnx.ModelProto:
         """The model as one proto, all weights inside."""
-        import onnx_ir
         from onnx.external_data_helper import load_external_data_for_model
 
-        proto = onnx_ir.to_proto(self.model)
+        from taso_py.onnx_io.returned import whole_proto
+
+        proto = whole_proto(self.model)
         if self.source is not None:
             load_external_data_for_model(proto, str(self.source.parent))
         return proto

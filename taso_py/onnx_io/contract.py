@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from taso_py.onnx_io.carry import LARGE_TENSOR_ELEMENTS, carry, difference, skeleton
 from taso_py.onnx_io.read import DEFAULT_DOMAINS, content
+from taso_py.onnx_io.returned import whole_proto
 
 PROVENANCE = "superopt."
 """Prefix of the metadata keys that are ours: a rewritten model may have others of them."""
@@ -39,7 +40,7 @@ def check_contract(
 def bare_proto(model: ir.Model) -> onnx.ModelProto:
     """The model as a proto in which no large initializer of the main graph carries its data."""
     with _large_weights_aside(model):
-        return ir.to_proto(model)
+        return whole_proto(model)
 
 
 @contextmanager

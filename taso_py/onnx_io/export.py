@@ -18,6 +18,7 @@ from taso_py.onnx_io.artifact import RewrittenModel, external_locations
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.plan import Folded, GraphSource, KeptNode, New, WritingPlan
+from taso_py.onnx_io.returned import whole_proto
 from taso_py.onnx_io.spell import UsedNames, onnx_node, spelling
 from taso_py.onnx_io.structure import captured_names
 from taso_py.ops.operator import Operator
@@ -49,7 +50,7 @@ def artifact(loaded: Loaded, exported: ir.Model) -> RewrittenModel:
 
 def serialize(exported: ir.Model) -> bytes:
     """The model as bytes; external weights stay references."""
-    content: bytes = ir.to_proto(exported).SerializeToString(deterministic=True)
+    content: bytes = whole_proto(exported).SerializeToString(deterministic=True)
     return content
 
 

@@ -7,6 +7,7 @@ import onnx_ir
 
 from taso_py.errors import ModelError
 from taso_py.onnx_io.read import read_proto
+from taso_py.onnx_io.returned import whole_proto
 
 
 def proto_of(model: object) -> onnx.ModelProto | None:
@@ -28,7 +29,7 @@ def _with_weights_inside(model: onnx_ir.Model) -> onnx.ModelProto:
     try:
         copy = model.clone()
         onnx_ir.external_data.load_to_model(copy)
-        return onnx_ir.to_proto(copy)
+        return whole_proto(copy)
     except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ModelError(f"the onnx_ir.Model cannot be made a proto: {reason}") from None

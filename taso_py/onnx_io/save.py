@@ -9,6 +9,8 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from taso_py.onnx_io.returned import whole_proto
+
 _LENGTH_DELIMITED = 2
 """Wire type of embedded messages (https://protobuf.dev/programming-guides/encoding)."""
 
@@ -20,7 +22,7 @@ def save(model: ir.Model, path: Path) -> None:
     """
     weights = [v for v in model.graph.initializers.values() if v.const_value is not None]
     with _emptied(weights):
-        bare = ir.to_proto(model)
+        bare = whole_proto(model)
     bare.graph.ClearField("initializer")
     graph = bare.graph.SerializeToString(deterministic=True)
     bare.ClearField("graph")
