@@ -236,7 +236,12 @@ class Oracle:
 
         A generator's state advances, seeded or not, and a BatchNormalization in training writes into its own weights.
         """
-        repeated = compare_outputs(case.expected, self.worker.run(exact, case.feeds))
+        try:
+            again = self.worker.run(exact, case.feeds)
+        except (ModelError, WorkerError) as error:
+            self.notes.append(f"the original ran only once on the same inputs: {error}")
+            return frozenset()
+        repeated = compare_outputs(case.expected, again)
         same = 0.0 if self.facts.random else _REPEATED
         names = frozenset(one.output for one in repeated if one.relative > same)
         if names:

@@ -11,12 +11,12 @@ import onnx.parser
 import pytest
 
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import WorkerConfig
+from taso_py.backend.protocol import Feeds, Outputs, WorkerConfig
 from taso_py.check.check import Checker, check, check_models
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport
 from taso_py.check.tolerance import Closeness
-from taso_py.errors import ModelError
+from taso_py.errors import ModelError, WorkerError
 
 CONFIG = WorkerConfig(threads=2)
 
@@ -164,6 +164,22 @@ def test_outputs_that_drift_from_run_to_run_are_compared_by_form_only() -> None:
     assert found.passed
     assert [note for note in found.notes if "does not reproduce" in note and note.endswith("drifting")]
     assert not verdict(model(TRAINED.format("Neg")), model(TRAINED.format("Abs"))).passed
+
+
+def test_an_original_that_does_not_run_again_is_compared_as_it_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, seen = Worker.run, list[tuple[int, object]]()
+
+    def once(self: Worker, handle: int, feeds: Feeds, **options: float) -> Outputs:
+        if any(handle == h and feeds is f for h, f in seen):
+            raise WorkerError("it died")
+        seen.append((handle, feeds))
+        return run(self, handle, feeds, **options)
+
+    monkeypatch.setattr(Worker, "run", once)
+    found = verdict(unary("y = Relu(x)"), unary("y = Relu(x)"))
+    assert found.passed
+    assert "the original ran only once on the same inputs: it died" in found.notes
+    assert not verdict(unary("y = Relu(x)"), unary("y = Abs(x)")).passed
 
 
 def test_float64_reference_judges_small_models() -> None:

@@ -196,3 +196,21 @@ def test_copies_of_a_number_are_one_number(second: float, merged: bool) -> None:
     proto = graph.model({graph.op("Concat", "y", *parts, axis=1): (1, 8)})
     found, canonical = rewriter(None, "scaled-concat")
     assert bool(found.all_matches(view_of(load(proto), canonical))) is merged
+
+
+@pytest.mark.parametrize(
+    ("place", "other", "merged"), [(0, 1.0, True), (3, 1.5, False), (3, -0.0, False), (0, np.nan, False)]
+)
+def test_copies_of_a_mask_are_one_mask(place: int, other: float, merged: bool) -> None:
+    """Bit for bit: what differs in one element, or in the sign of a zero, is another mask."""
+    graph = GraphWriter("masks")
+    mask = np.array([1, 2, 3, 0], np.float32)
+    copy = mask.copy()
+    copy[place] = other
+    parts = [
+        graph.op("Add", f"s{k}", graph.input(f"x{k}", (1, 4)), graph.weight(f"m{k}", array))
+        for k, array in enumerate([mask, copy])
+    ]
+    proto = graph.model({graph.op("Concat", "y", *parts, axis=0): (2, 4)})
+    found, canonical = rewriter(None, "masked-concat")
+    assert bool(found.all_matches(view_of(load(proto), canonical))) is merged
