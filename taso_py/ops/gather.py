@@ -13,7 +13,7 @@ import numpy.typing as npt
 from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.ordering import at_least, proving
-from taso_py.graph.sizes import Size
+from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import TensorType
 from taso_py.ops.lookup import LARGEST, lookup
 from taso_py.ops.meaning import Compare, Index, Operand, Scalar, choose
@@ -59,11 +59,12 @@ class Gather(Operator):
         return (*(dim - 1 - i for i in places), *(i for i in places if not isinstance(i, int)))
 
     def _indices(self, dim: Size) -> tuple[int, ...]:
-        """The indices counted from the front."""
-        if proving() and not all(isinstance(i, int) for i in self.indices):
-            return self.indices
-        found = tuple(i + dim if i < 0 and isinstance(dim, int) else i for i in self.indices)
-        lowest, highest = min(found, default=0), max(found, default=-1)
+        """The indices counted from the front; names among them, in a proof, are not negative (`nonnegative`)."""
+        given: Sequence[Size] = self.indices
+        names = [i for i in given if proving() and isinstance(i, Expression)]
+        found = tuple(i + dim if i not in names and i < 0 and isinstance(dim, int) else i for i in self.indices)
+        numbers = [i for i in found if i not in names]
+        lowest, highest = min(numbers, default=0), max(numbers, default=-1)
         if lowest < 0 or at_least(highest, dim) is True:
             raise TypingError(f"Gather by {lowest}..{highest} along an axis of size {dim}")
         return found

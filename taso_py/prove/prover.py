@@ -229,7 +229,8 @@ class Proof:
         dims = self.case.values.types[a].dims
         variables = [(Symbol(str(k), Role.INDEX), d) for k, d in enumerate(dims)]
         index: list[Size] = [0 if d == 1 else i.size for i, d in variables]
-        bounds: dict[Symbol, Size] = {i: d for i, d in variables if d != 1}
+        whole: dict[Symbol, Size] = {i: d for i, d in variables if d != 1}
+        bounds = dict(whole)
         for _ in range(12):
             context = self.case.context.and_((), bounds)
             try:
@@ -237,8 +238,10 @@ class Proof:
             except Unprovable as error:
                 return str(error)
             sizes = [s for side in sides for t in side for s in t.sizes()]
-            split = splitting(sizes, bounds)
+            split = splitting(sizes, bounds, context.is_natural)
             if split is None:
+                if not context.possible(()) and self.case.context.and_((), whole).possible(()):
+                    return f"{name}: nothing is left to compare"
                 self.obligations += shown
                 return self._compared(f"{name} at [{', '.join(map(str, index))}]", sides[0], sides[1], context)
             digit, divisor = split
@@ -259,7 +262,7 @@ class Proof:
         self.functions.filled = ()
         found = self._looked_at(a, b, index, context)
         if any(map(unbounded, found[2])):
-            windows = [w for side in found[:2] for w in side.windows if w.checked]
+            windows = [w for side in found[:2] for w in side.windows if w.checked and _everywhere(w, found[3])]
             self.functions.filled = tuple((w.bound, w.guards) for w in windows)
             found = self._looked_at(a, b, index, context)
         left, right, sums, context = found
@@ -288,6 +291,12 @@ class Proof:
         except Unprovable as error:
             return str(error)
         return f"not proved equal: {text(left)[:600]} and {text(right)[:600]}"
+
+
+def _everywhere(window: MaximumRange, context: Context) -> bool:
+    """Whether a maximum is read wherever the result has an element: one inside of a Pad is not read in the padding."""
+    bounds = window.context.bounds.keys() <= context.bounds.keys()
+    return bounds and frozenset(window.context.assumptions) <= frozenset(context.assumptions)
 
 
 def _with_windows(context: Context, windows: Sequence[MaximumRange]) -> Context:

@@ -39,11 +39,13 @@ class SiteProofs:
 
     def __call__(self, rule: Rule, typing: Typing, binding: Binding) -> bool:
         """Whether the rule is proved for a typing; the binding says what its names are there."""
-        signature = typing.signature(whole=True)
-        key = hashlib.sha256(f"{key_of(rule)}\0{signature}".encode()).hexdigest()
+        site = site_of(rule, typing, binding)
+        if site is None:
+            return False
+        key = _key(rule, site, typing.signature(whole=True))
         if key not in self._known:
             remembered = self._remembered(key)
-            self._known[key] = proved_there(rule, typing, binding) if remembered is None else remembered
+            self._known[key] = proved_there(rule, site, typing) if remembered is None else remembered
             if remembered is None:
                 self._remember(key, self._known[key])
         return self._known[key]
@@ -77,11 +79,14 @@ def extended(rules: RuleSet, sites: SiteProofs) -> RuleSet:
     return RuleSet(tuple(replace(r, at_site=sites) if r.patterns is not None else r for r in rules))
 
 
-def proved_there(rule: Rule, typing: Typing, binding: Binding) -> bool:
+def _key(rule: Rule, site: Site, signature: str) -> str:
+    """What a verdict is remembered under: all that the proof is given, and the signature that it must cover."""
+    given = [sorted(part.items()) for part in (site.ones, site.blocks, site.names, site.lengths)]
+    return hashlib.sha256(f"{key_of(rule)}\0{given}\0{site.dtype}\0{signature}".encode()).hexdigest()
+
+
+def proved_there(rule: Rule, site: Site, typing: Typing) -> bool:
     """Whether a directed rule is proved at a match's typing."""
-    site = site_of(rule, typing, binding)
-    if site is None:
-        return False
     from taso_py.prove.prover import prove_at  # and with it Z3, which most searches never need
 
     verdict = prove_at(normal_law(rule), site, STEPS)

@@ -21,6 +21,7 @@ def typing_words(rule: Rule, signature: str) -> str:
     arrow, *words = signature.split()
     directed = rule.reversed() if arrow == "<" else rule
     tensors = names_of(directed).tensors
+    words = words[1:] if words and words[0].startswith("*") else words  # how many axes its blocks have
     shapes, nodes = words[: len(tensors)], _nodes(words[len(tensors) :])
     left, right = _operators(directed.left), _operators(directed.right)
     if arrow not in _DIRECTIONS or len(nodes) != len(left) + len(right):
@@ -47,15 +48,17 @@ def _nodes(words: Sequence[str]) -> list[list[str]]:
 
 
 def _axes(word: str) -> str:
-    dims, _, dtype = word.partition(":")
-    shape = f"[{', '.join(dims.replace('-', ''))}]"
-    return f"{shape} {dtype}" if dtype else shape
+    shape, _, dtype = word.partition(":")
+    dims = shape.partition("/")[0]  # behind it: of which entries of the declared shape they are
+    axes = f"[{', '.join(dims.replace('-', ''))}]"
+    return f"{axes} {dtype}" if dtype else axes
 
 
 def _node(words: Sequence[str]) -> str:
-    ranks, flags, axes = words[0].removeprefix("r").split("|", 2)
+    ranks, flags, further = words[0].removeprefix("r").split("|", 2)
+    axes = further.partition("|")[0].partition(":")[0]  # behind them: what the axes are, and element types
     *operands, result = ranks.split(".")
     taken = ", ".join("number" if rank == _NUMBER else rank for rank in operands)
     told = [f"{taken} -> {result}" if taken else f"-> {result}", *flags.split(";"), *axes.split(";")]
-    marks = ", ".join(word.replace(",", ", ") for word in words[1:] if word.strip(","))
+    marks = ", ".join(word.replace(",", ", ") for word in words[1:] if word.strip("b,"))
     return " ".join(filter(None, (*told, f"({marks})" if marks else "")))

@@ -111,9 +111,15 @@ class Parallel:
 
     @staticmethod
     def of(
-        nodes: Iterable[tuple[int, Node]], outputs: Iterable[tuple[int, int]], types: Callable[[int], TensorType]
+        nodes: Iterable[tuple[int, Node]],
+        outputs: Iterable[tuple[int, int]],
+        types: Callable[[int], TensorType],
+        alike: Iterable[tuple[Axis, Axis]] = (),
     ) -> Parallel:
-        """The classes over the nodes of both sides; ``outputs`` pairs each output of the left with the right one."""
+        """The classes over the nodes of both sides; ``outputs`` pairs each output of the left with the right one.
+
+        ``alike`` are axes of which the law says that they are one.
+        """
         found = Parallel(types)
         kept: list[Axis] = []
         for value, node in nodes:
@@ -121,6 +127,8 @@ class Parallel:
         for left, right in outputs:
             for b in range(types(left).rank):
                 found._join((left, b), (right, b))
+        for one, other in alike:
+            found._join(one, other)
         found.kept = {found._root(axis) for axis in kept}
         for axis in list(found.parent):
             found.members.setdefault(found._root(axis), set()).add(axis)
@@ -163,10 +171,10 @@ class Parallel:
         kept = [a for a in range(self.types(value).rank) if self.keeps(value, a)]
         return {a: k for k, a in enumerate(kept)}
 
-    def dims(self, value: int) -> tuple[Size, ...]:
-        """The sizes of the axes that matter."""
+    def dims(self, value: int, behind: int = 0) -> tuple[Size, ...]:
+        """The sizes of the axes that matter, without so many of the last ones."""
         dims = self.types(value).dims
-        return tuple(dims[a] for a in self.places(value))
+        return tuple(dims[a] for a in self.places(value) if a < len(dims) - behind)
 
 
 @dataclass(slots=True)

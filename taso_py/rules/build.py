@@ -8,11 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 from taso_py.errors import TypingError
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Expression as SizeExpression
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill, represents
 from taso_py.ops.operator import Operator
 from taso_py.rules.element_types import DEFAULT
+from taso_py.rules.signs import is_real
 from taso_py.rules.term import (
     Application,
     AttributeExpression,
@@ -27,6 +30,9 @@ from taso_py.rules.term import (
     Variable,
 )
 from taso_py.rules.unify import Binding, Unbound
+
+_POSITIONS = ("starts", "ends", "indices", "shape")
+"""Attributes in which a negative number counts from the end, or stands for what is left."""
 
 
 def number_type(binding: Binding, type_of: Callable[[int], TensorType], otherwise: str) -> str:
@@ -91,12 +97,34 @@ def operator_of(term: Application, types: tuple[TensorType, ...], binding: Bindi
         attributes: dict[str, Any] = {name: _attribute(e, binding) for name, e in term.attributes}
     except (Unbound, TypeError, ZeroDivisionError, OverflowError) as error:
         raise NotBuildable(str(error)) from error
+    if any(_has_fraction(v) for name, v in attributes.items() if not is_real(term.operator, name)):
+        raise NotBuildable("a real number where an integer is asked for")
+    if _from_end(term, attributes, binding):
+        raise NotBuildable("a position that is computed counts from the end")
     if "dtype" not in attributes and "dtype" in {f.name for f in fields(term.operator)}:
         attributes["dtype"] = dtype
     try:
         return term.operator(**attributes).normal(*types)
     except TypingError as error:
         raise NotBuildable(str(error)) from error
+
+
+def _has_fraction(value: Any) -> bool:
+    return any(isinstance(v, float) for v in (value if isinstance(value, tuple) else (value,)))
+
+
+def _from_end(term: Application, attributes: Mapping[str, Any], binding: Binding) -> bool:
+    """Whether a position that the rule computes is negative, which proofs do not take for one from the end.
+
+    A cut backwards ends before the first element: at -1 - n.
+    """
+    backwards = any(isinstance(s, int) and s < 0 for s in attributes.get("steps", ()))
+    for name, expression in term.attributes:
+        if name in _POSITIONS and isinstance(expression, Listing) and not (backwards and name == "ends"):
+            computed = [binding.value(i) for i in expression.items if isinstance(i, Binary | Call)]
+            if any(at_least(-1 - v, 0) is True for v in computed if isinstance(v, int | SizeExpression)):
+                return True
+    return False
 
 
 def _attribute(expression: AttributeExpression, binding: Binding) -> Any:

@@ -4,6 +4,7 @@ A typing's *signature* has, for each application of both sides, its operands' nu
 and along which axes operands are repeated.  Axes that are parallel throughout (`taso_py.rules.axes`) are left out,
 so that a proof with few axes stands for any number of these; everything else must be the same number for number.
 Nothing is left out for a rule that computes with axes: it says more about them than slices of tensors do.
+Of the axes that are left it says what they are: an operator's rows or its batch, entries of a declared shape.
 A literal or a ``number(c)`` never enlarges what it meets, no step of a Slice is negative, and nothing that is summed or
 regrouped has a size of 0.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 
 from taso_py.errors import TypingError
@@ -27,6 +28,7 @@ from taso_py.ops.slicing import Slice
 from taso_py.rules.alpha import names_of
 from taso_py.rules.axes import Everything, Parallel
 from taso_py.rules.element_types import asked, copied, index_terms, indexing
+from taso_py.rules.roles import listed_cuts, parts, repeated, roles, shape_of, shared, stretched
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -84,6 +86,9 @@ class Typing:
     outputs: tuple[tuple[int, int], ...]
     """Each output of the left side with that of the right side."""
     type_of: Callable[[int], TensorType]
+    _: KW_ONLY
+    blocks: Mapping[str, int]
+    """How many axes the blocks have."""
 
     def applications(self) -> Iterator[tuple[Side, Application, int, Node]]:
         """Every application with the side it stands on, its value and its node."""
@@ -91,14 +96,22 @@ class Typing:
             for term in dict.fromkeys(side.applications()):
                 value, node = placed.get(term, (-1, None))  # a local name that nothing uses is not built
                 if node is not None:
-                    yield side, term, value, node
+                    yield side, term, value, Node(node.operator, self._operands(side, placed, term))
+
+    def _operands(self, side: Side, placed: Placed, term: Application) -> tuple[int, ...]:
+        """The ids of a term's operands: in a graph a variable may also stand for a copy of the constant that it is."""
+        terms = map(side.resolve, term.arguments)
+        return tuple(self.tensors[t.name] if isinstance(t, Variable) else placed[t][0] for t in terms)
 
     def parallel(self) -> Parallel:
         """The axes that need not be looked at."""
         if axes_matter(self.rule):
             return Everything(self.type_of)
-        nodes = [(value, node) for _, _, value, node in self.applications()]
-        return Parallel.of(nodes, self.outputs, self.type_of)
+        placed = list(self.applications())
+        shapes = [(d.axes, self.tensors[d.variable]) for d in self.rule.declarations if d.variable in self.tensors]
+        shapes += [(shape, value) for _, term, value, _ in placed if (shape := shape_of(term)) is not None]
+        alike = shared(self.blocks, [(axes, value, self.type_of(value).rank) for axes, value in shapes])
+        return Parallel.of([(value, node) for _, _, value, node in placed], self.outputs, self.type_of, alike)
 
     def within(self, limit: int) -> bool:
         """Whether no size, and no entry of an attribute that is no axis, is above a number."""
@@ -144,14 +157,32 @@ class Typing:
         """What a match and a proved typing must have in common; ``whole``: with the axes that are parallel, too."""
         axes, numbers = Everything(self.type_of) if whole else self.parallel(), self.rule.tensors_that_are("number")
         words = ["<" if self.rule.backwards else ">"]
-        stated = typed(self.rule)
+        stated, declared = typed(self.rule), {d.variable: d.axes for d in self.rule.declarations}
+        if axes_matter(self.rule):
+            words += ["*" + ".".join(str(self.blocks.get(b, "-")) for b in names_of(self.rule).blocks)]
         for name in names_of(self.rule).tensors:
             value = self.tensors[name]
             ones = "" if name in numbers else "".join("1" if d == 1 else "d" for d in axes.dims(value))
-            words.append((ones or "-") + (f":{self.type_of(value).dtype}" if stated else ""))
+            shape = () if name in numbers else declared.get(name, ())
+            of = parts(shape, self.type_of(value).rank, axes.places(value), self.blocks)
+            words.append((ones or "-") + of + (f":{self.type_of(value).dtype}" if stated else ""))
         for side, term, value, node in self.applications():
-            words += _words(side, term, value, node, axes, numbers)
+            first, *others = _words(side, term, value, node, axes, numbers)
+            words += [first + self._roles(term, value, node, axes), *others]
         return " ".join(words)
+
+    def _roles(self, term: Application, value: int, node: Node, axes: Parallel) -> str:
+        """What the axes of operands and result are to an operator; their element types, where these matter.
+
+        A literal may be of another type than all tensors.
+        """
+        values = [i for i in (*node.inputs, value) if i is not None]
+        found = roles(term, node, [self.type_of(v).rank for v in values], self.blocks)
+        kept = ("".join(r[a] for a in axes.places(v) if r) for v, r in zip(values, found, strict=bool(found)))
+        types = (self.type_of(v).dtype for v in values)
+        return ("|" + ".".join(kept).replace(" ", "").lstrip(".") if found else "") + (
+            ":" + ".".join(types) if typed(self.rule) else ""
+        )
 
 
 def _whole_entries(value: object) -> Iterator[object]:
@@ -168,16 +199,16 @@ def _words(
     small = [_is_small(side, a, numbers) and term.operator.pointwise for a in term.arguments]
     operands, result = [axes.dims(i) for i in inputs], axes.dims(value)
     ranks = ["n" if s else str(len(d)) for d, s in zip(operands, small, strict=True)]
-    given = node.operator.attributes()
+    given, told = node.operator.attributes(), listed_cuts(term)
     flags = [f"{n}={given[n]}" for n in FLAGS if n in given]
     flags += [f"{n}={v}" for n, v in given.items() if isinstance(v, float) and math.isinf(v)]
     flags += [f"{n}={given[n]}".replace(" ", "") for n, e in term.attributes if n in LISTS and isinstance(e, Name)]
-    yield f"r{'.'.join([*ranks, str(len(result))])}|{';'.join(flags)}|{';'.join(_axes(value, node, axes))}"
+    yield f"r{'.'.join([*ranks, str(len(result))])}|{';'.join(flags)}|{';'.join(_axes(value, node, axes, told))}"
     if term.operator.pointwise and len(inputs) > 1:
         yield _marks(operands, result, small)
-    stretched = _stretched(node, operands, result)
-    if stretched:
-        yield "b" + ",".join(_repeated(d, wide) for d, wide in stretched)
+    marks = stretched(node, value, axes)
+    if marks:
+        yield "b" + ",".join(marks)
     if isinstance(node.operator, Slice) and any(at_least(s, 1) is not True for s in node.operator.steps):
         yield "backwards"
     moves = term.operator.pointwise or term.operator.onnx in _MOVES
@@ -185,8 +216,8 @@ def _words(
         yield "empty"
 
 
-def _axes(value: int, node: Node, axes: Parallel) -> Iterator[str]:
-    """The attributes that name axes, these numbered among the axes that matter."""
+def _axes(value: int, node: Node, axes: Parallel, told: bool) -> Iterator[str]:
+    """The attributes that name axes, these numbered among the axes that matter; ``told``: with a mark for others."""
     inputs = [i for i in node.inputs if i is not None]
     for name in AXES:
         given = getattr(node.operator, name, None)
@@ -200,22 +231,8 @@ def _axes(value: int, node: Node, axes: Parallel) -> Iterator[str]:
             # The axes before it count: `axis` may also say where the last axes begin.
             yield f"{name}={sum(a < given for a in places)}{'' if given in places else '-'}"
         else:
-            yield f"{name}={','.join(str(places[a]) for a in given if a in places)}"
-
-
-def _stretched(
-    node: Node, operands: Sequence[tuple[Size, ...]], result: tuple[Size, ...]
-) -> list[tuple[tuple[Size, ...], tuple[Size, ...]]]:
-    """Sizes that an operator which is not point-wise broadcasts, each beside what they become."""
-    match node.operator.onnx:
-        case "MatMul" if min(map(len, operands)) > 1 and len(result) > 1:
-            return [(d[:-2], result[:-2]) for d in operands]
-        case "Gemm":
-            return [(d, result) for d in operands[2:]]
-        case "LayerNormalization" | "RMSNormalization":
-            return [(d, operands[0][max(len(operands[0]) - len(d), 0) :]) for d in operands[1:]]
-        case _:
-            return []
+            absent = ["-"] if told else []
+            yield f"{name}={','.join(word for a in given for word in ([str(places[a])] if a in places else absent))}"
 
 
 def _is_small(side: Side, argument: Term, numbers: Collection[str]) -> bool:
@@ -231,15 +248,7 @@ def _marks(operands: Sequence[tuple[Size, ...]], result: tuple[Size, ...], small
     except TypingError:
         enlarged = True
     number = "+" if enlarged else "-"
-    return ",".join(number if s else _repeated(d, result) for d, s in zip(operands, small, strict=True))
-
-
-def _repeated(operand: tuple[Size, ...], result: tuple[Size, ...]) -> str:
-    """Per axis of the result ``.`` absent, ``1`` repeated, ``=`` the same, ``?`` 1 on both sides."""
-    absent = max(len(result) - len(operand), 0)
-    own = operand[len(operand) - (len(result) - absent) :] if len(result) > absent else ()
-    marks = ["?" if d == r == 1 else "=" if d == r else "1" for d, r in zip(own, result[absent:], strict=True)]
-    return "." * absent + "".join(marks)
+    return ",".join(number if s else repeated(d, result) for d, s in zip(operands, small, strict=True))
 
 
 # ---- rules that compute with axes ----------------------------------------------------------------------------------
@@ -250,6 +259,10 @@ def axes_matter(rule: Rule) -> bool:
     """Whether sizes or conditions of a rule depend on which or how many axes there are, or on entries by place."""
     axes = {n for side in (rule.left, rule.right) for e in _axis_attributes(side) for n in names_in(e)}
     others = [e for side in (rule.left, rule.right) for e in _other_attributes(side)]
+    if any(
+        _lists_block(a, n, e) for side in (rule.left, rule.right) for a in side.applications() for n, e in a.attributes
+    ):
+        return True
     others += [e for d in rule.declarations for axis in d.axes for e in _sizes(axis)]
     for c in (*rule.conditions, *rule.choices):
         if isinstance(c, Membership):
@@ -275,6 +288,12 @@ def arithmetic_on_axes(rule: Rule) -> bool:
             return True
     plain = all(_plain(e) for side in (rule.left, rule.right) for e in _axis_attributes(side))
     return not plain or any(_uses(rule.left, name) + _uses(rule.right, name) > 3 for name in axes)
+
+
+def _lists_block(term: Application, name: str, expression: AttributeExpression) -> bool:
+    """Whether an attribute lists a block's sizes otherwise than as a shape of axes."""
+    blocks = any(isinstance(p, Listing) and any(isinstance(i, Block) for i in p.items) for p in _parts(expression))
+    return blocks and not (name == "shape" and shape_of(term) is not None)
 
 
 def _sizes(axis: Axis) -> Sequence[AttributeExpression]:

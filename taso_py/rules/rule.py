@@ -146,6 +146,11 @@ class Rule:
                 if later.count(name) > 1:
                     raise RuleError(f"{where}: let {name} stands there twice; give the second another name")
                 later.remove(name)
+            used = Side((), side.outputs).variables()
+            for name, term in reversed(side.lets):
+                if name not in used:
+                    raise RuleError(f"{where}: let {name} is used by nothing; remove it")
+                used |= Side((), (term,)).variables()
 
 
 @lru_cache(maxsize=4096)

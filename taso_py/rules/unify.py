@@ -109,6 +109,10 @@ class Binding:
             raise Unbound(item.name)
         return self.blocks[item.name]
 
+    def block_ranks(self) -> dict[str, int]:
+        """The numbers of axes of blocks, as far as they are known."""
+        return self.ranks | {name: len(dims) for name, dims in self.blocks.items()}
+
     def _rank(self, block: str) -> int | None:
         return len(self.blocks[block]) if block in self.blocks else self.ranks.get(block)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from taso_py.errors import TypingError
 from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Expression
 from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
@@ -17,13 +18,13 @@ from taso_py.rules.build import Builder, NotBuildable, from_front, number_type, 
 from taso_py.rules.coverage import Typing, covered
 from taso_py.rules.element_types import index_terms, indexing, literals_differ
 from taso_py.rules.predicates import PREDICATES
-from taso_py.rules.rule import Rule, axis_names
+from taso_py.rules.rule import Rule
+from taso_py.rules.signs import natural_names
 from taso_py.rules.term import (
     Application,
     Axis,
     Comparison,
     Membership,
-    Name,
     Predicate,
     Scalar,
     Side,
@@ -106,12 +107,17 @@ class Matcher:
         for partial in self._term(view, self.rule.left.outputs[0], value, start):
             yield from self._others(view, partial, (value,))
 
-    def matches_on(self, view: View, outputs: Sequence[int]) -> Iterator[Match]:
-        """All accepted matches whose outputs are these, in this order."""
+    def matches_on(self, view: View, outputs: Sequence[int], most: int | None = None) -> Iterator[Match]:
+        """All accepted matches whose outputs are these, in this order.
+
+        ``most``: how many orders of commutative operators are tried; n of them in one another have 2^n.
+        """
         if len(outputs) != len(self.rule.left.outputs):
             return
         start = _Partial(Binding(), {})
-        for partial in self._term(view, self.rule.left.outputs[0], outputs[0], start):
+        orders = self._term(view, self.rule.left.outputs[0], outputs[0], start)
+        for partial in islice(orders, most):
+            view.watch.look()
             yield from self._others(view, partial, (outputs[0],), outputs)
 
     def _others(
@@ -282,26 +288,28 @@ class Matcher:
         left: dict[Term, tuple[int, Node | None]] = dict(partial.placed)
         left.update((t, left[self.rule.left.resolve(t)]) for t in self.rule.left.applications())
         types = view.values.types.__getitem__
-        typing = Typing(self.rule, left, right.placed(), binding.tensors, tuple(outputs), types)
+        typing = Typing(
+            self.rule, left, right.placed(), binding.tensors, tuple(outputs), types, blocks=binding.block_ranks()
+        )
         key = _typed_as(typing, right)
         if key not in self.proved:
             self.proved[key] = typing.of_types(self.rule.types) and (
-                self._covered(typing)
+                self._covered(typing, binding)
                 or (self.rule.at_site is not None and self.rule.at_site(self.rule, typing, binding))
             )
         return self.proved[key]
 
-    def _covered(self, typing: Typing) -> bool:
+    def _covered(self, typing: Typing, binding: Binding) -> bool:
         known, limit = self.rule.patterns, self.rule.limit
-        if limit is not None and not typing.within(limit):
+        names = (v for v in binding.names.values() if isinstance(v, int | Expression))
+        if limit is not None and not (typing.within(limit) and all(at_least(limit, v) is True for v in names)):
             return False
         return covered(known, typing.signature()) or covered(known, typing.signature(whole=True))
 
     def _natural(self, binding: Binding) -> bool:
-        """Whether every name of a declared size is decided to be one: an equation may have a negative solution."""
-        stated = [axis for axes in self.shapes.values() for axis in axes]
-        names = {n for axis in stated for n in axis_names(axis)} - {a.name for a in stated if isinstance(a, Name)}
-        return all(at_least(binding.names[n], 0) is True for n in names if n in binding.names)
+        """Whether every name that stands for a size is decided to be one: an equation may have a negative solution."""
+        known = (binding.names.get(name) for name in natural_names(self.rule))
+        return all(at_least(value, 0) is True for value in known if isinstance(value, int | Expression))
 
     def _rebuilt(self, view: View, partial: _Partial, binding: Binding, dtype: str) -> list[Algebra] | None:
         """The left side built again under the substitution; None unless it is exactly what was matched."""
@@ -337,7 +345,8 @@ def _typed_as(typing: Typing, right: Builder) -> Hashable:
     order = {v: k for k, v in enumerate(dict.fromkeys(typing.tensors.values()))}
     given = tuple((name, order[v], typing.type_of(v)) for name, v in typing.tensors.items())
     literals = tuple(typing.type_of(v) for v, n in typing.left.values() if n is None)
-    return left, given, literals, tuple(n.operator for n in right.nodes.values())
+    blocks = tuple(sorted(typing.blocks.items()))
+    return left, given, literals, blocks, tuple(n.operator for n in right.nodes.values())
 
 
 def _attributes(view: View, term: Application, value: int, node: Node, binding: Binding) -> bool:

@@ -109,7 +109,10 @@ def typing(rule: Rule, instance: Instance, right: Builder) -> Typing:
     """How both sides of a directed rule are typed at an instance; ``right`` has built the right side there."""
     outputs = tuple(zip(instance.left, map(right.output, rule.right.outputs), strict=True))
     types = instance.values.types.__getitem__
-    return Typing(rule, instance.placed, right.placed(), instance.binding.tensors, outputs, types)
+    return Typing(
+        rule, instance.placed, right.placed(), instance.binding.tensors, outputs, types,
+        blocks=instance.binding.block_ranks(),
+    )  # fmt: skip
 
 
 def plain_site(site: Site | None) -> dict[str, Any] | None:

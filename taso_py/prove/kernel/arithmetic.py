@@ -230,6 +230,10 @@ class Context:
         """Whether a symbol stands for a size or an index that is never negative."""
         return symbol in self.bounds or symbol.natural
 
+    def is_natural(self, size: Size) -> bool:
+        """Whether a size is surely not negative."""
+        return self.implies(Guard(size, ">="))
+
     def possible(self, extra: Sequence[Guard]) -> bool:
         """Whether the assumptions and ``extra`` can hold at once; True when that is not known."""
         if any(g.decided is False for g in extra):

@@ -62,9 +62,9 @@ class Equality:
             if self._vanishes(shape, terms, context):
                 return True
         except Unprovable:
-            if not any(divisors(t) for t in terms):
+            if not any(divisors(t, context) for t in terms):
                 raise
-        for variant in refined(terms):
+        for variant in refined(terms, context):
             try:
                 if self._vanishes(shape, simplified(tuple(variant), context), context):
                     return True
@@ -251,7 +251,7 @@ def _reordered(t: Term, order: Sequence[int]) -> Term:
     return replace(t, factors=tuple(factors[k] for k in order))
 
 
-def divisors(t: Term) -> list[tuple[Symbol, Size]]:
+def divisors(t: Term, context: Context) -> list[tuple[Symbol, Size]]:
     """Ranges that are products, with each factor that could be the length of a run."""
     found: list[tuple[Symbol, Size]] = []
     for name, extent in t.bound:
@@ -259,23 +259,24 @@ def divisors(t: Term) -> list[tuple[Symbol, Size]]:
             continue
         atoms = extent.terms[0][0]
         if len(atoms) > 1:
-            found += [(name, Expression((((a,), 1),))) for a in dict.fromkeys(atoms)]
+            factors = (Expression((((a,), 1),)) for a in dict.fromkeys(atoms))
+            found += [(name, factor) for factor in factors if context.is_natural(factor)]
     return found
 
 
-def refined(terms: Sequence[Term]) -> Iterator[list[Term]]:
+def refined(terms: Sequence[Term], context: Context) -> Iterator[list[Term]]:
     """The terms with ranges that are products split into two, in the ways that the factors allow."""
-    options = sorted({d for t in terms for _, d in divisors(t)}, key=str)
+    options = sorted({d for t in terms for _, d in divisors(t, context)}, key=str)
     for size in range(1, min(len(options), 3) + 1):
         for chosen in itertools.combinations(options, size):
             variant = list(terms)
             for d in chosen:
-                variant = [_split_by(t, d) for t in variant]
+                variant = [_split_by(t, d, context) for t in variant]
             yield variant
 
 
-def _split_by(t: Term, divisor: Size) -> Term:
-    for name, d in divisors(t):
+def _split_by(t: Term, divisor: Size, context: Context) -> Term:
+    for name, d in divisors(t, context):
         if d == divisor:
             t = split_range(t, name, divisor)
     return t

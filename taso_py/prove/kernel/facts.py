@@ -7,7 +7,7 @@ that a proof names what it rests on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -143,6 +143,23 @@ class Functions(Maxima):
     def reciprocal(self, value: Sum, context: Context) -> Sum:
         """1 / value."""
         found: list[Term] = []
+        for guards, inverse, rest in self._inverted(value, context):
+            found += [t.guarded(guards) for t in (multiplied((inverse,), rest) if rest != ONE else (inverse,))]
+        return tuple(found)
+
+    def divisors(self, value: Sum, context: Context) -> Iterator[tuple[Term, Factor]]:
+        """What 1 / value divides by: each factor, and a term with the sums and guards under which it does.
+
+        They are not seen in the reciprocal: 1/c is c for a truth value c that is not 0.
+        """
+        for guards, inverse, rest in self._inverted(value, context):
+            for term in (inverse, *rest):
+                for f in term.factors:
+                    if f.power < 0:
+                        yield term.guarded(guards), f
+
+    def _inverted(self, value: Sum, context: Context) -> Iterator[tuple[Iterable[Guard], Term, Sum]]:
+        """Guards, and under them 1 / value as a product of the inverses of its factors and that of a sum."""
         for guards, (terms,), inner in cases((value,), context):
             if not terms:
                 raise Unprovable("a division by zero")
@@ -150,11 +167,7 @@ class Functions(Maxima):
             inverse = Term(1 / common.coefficient, tuple(replace(f, power=-f.power) for f in common.factors))
             if inverse.factors:
                 self.used.add("reciprocal of a product")
-            product: Sum = (inverse,)
-            if rest != ONE:
-                product = multiplied(product, self._powered("sum", rest, -1, inner))
-            found += [t.guarded(guards) for t in product]
-        return tuple(found)
+            yield guards, inverse, rest if rest == ONE else self._powered("sum", rest, -1, inner)
 
     def _powered(self, name: str, value: Sum, power: int, context: Context) -> Sum:
         (term,) = self.plain(name, (value,), (), context)

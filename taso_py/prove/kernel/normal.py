@@ -8,7 +8,7 @@ part of an index that comes from outside is a slot, so that a function is one vi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -339,8 +339,13 @@ def floors(sizes: Iterable[Size]) -> Iterator[Floor]:
                     yield from floors((atom.index,))
 
 
-def splitting(sizes: Iterable[Size], bounds: Mapping[Symbol, Size]) -> tuple[Symbol, Size] | None:
-    """An index variable inside a floor whose extent is a multiple of the divisor: (variable, divisor)."""
+def splitting(
+    sizes: Iterable[Size], bounds: Mapping[Symbol, Size], natural: Callable[[Size], bool]
+) -> tuple[Symbol, Size] | None:
+    """An index variable inside a floor whose extent is a multiple of the divisor: (variable, divisor).
+
+    A divisor is the length of a run, so that it is ``natural``: -4 is -2 · 2, but 4 elements are not -2 runs of -2.
+    """
     for atom in floors(sizes):
         if isinstance(atom.numerator, int):
             continue
@@ -353,7 +358,8 @@ def splitting(sizes: Iterable[Size], bounds: Mapping[Symbol, Size]) -> tuple[Sym
             for divisor in _divisors(atom.denominator, coefficient):
                 extent = bounds[name]
                 quotient = floor_divide(extent, divisor)
-                if divisor != 1 and quotient != 1 and extent != divisor and quotient * divisor == extent:
+                runs = divisor != 1 and quotient != 1 and extent != divisor and quotient * divisor == extent
+                if runs and natural(divisor):
                     return name, divisor
     return None
 
@@ -364,7 +370,7 @@ def _divisors(denominator: Size, coefficient: int) -> Iterator[Size]:
     if not isinstance(denominator, int) and len(denominator.terms) == 1:
         monomial, c = denominator.terms[0]
         if coefficient and c % coefficient == 0 and abs(coefficient) > 1:
-            yield Expression(((monomial, c // coefficient),))
+            yield Expression(((monomial, c // abs(coefficient)),))
         for k in range(1, len(monomial)):
             yield Expression(((monomial[k:], 1),))
             yield Expression(((monomial[:k], 1),))

@@ -68,7 +68,7 @@ def _simplified(term: Term, context: Context) -> list[Term]:
     if tidy is None:
         return []
     term = tidy
-    split = splitting(term.sizes(), dict(term.bound))
+    split = splitting(term.sizes(), dict(term.bound), inner.is_natural)
     if split is not None:
         return _simplified(split_range(term, *split), context)
     for name, extent in term.bound:

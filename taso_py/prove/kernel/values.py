@@ -208,9 +208,9 @@ class Elements:
                 return kept[0] if len(kept) == 1 else self.functions.apply(function, kept, attributes, context)
         result = self.functions.apply(function, sums, attributes, context)
         if function in ("div", "reciprocal"):
-            for t in self.functions.reciprocal(sums[-1], context):
-                # What the divisor itself divides by is never 0 there: 1/(1/y) demands nothing but what 1/y does.
-                self._must_be("nonzero", t, [f for f in t.factors if f.power < 0], context)
+            # What the divisor itself divides by is never 0 there: 1/(1/y) demands nothing but what 1/y does.
+            for term, factor in self.functions.divisors(sums[-1], context):
+                self._must_be("nonzero", term, [factor], context)
         elif function in ("sqrt", "log", "pow"):
             for t in result:
                 self._must_be(function, t, [f for f in t.factors if f.head.computes(function)], context)

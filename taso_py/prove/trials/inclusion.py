@@ -21,7 +21,10 @@ def claimed(proof: Proved) -> Callable[[Instance], bool]:
             return False
         outputs = tuple(zip(instance.left, instance.right, strict=True))
         tensors = instance.binding.tensors
-        typing = Typing(instance.rule, instance.placed, instance.placed_right, tensors, outputs, types.__getitem__)
+        typing = Typing(
+            instance.rule, instance.placed, instance.placed_right, tensors, outputs, types.__getitem__,
+            blocks=instance.binding.block_ranks(),
+        )  # fmt: skip
         if not _within(instance, typing, proof) or not typing.of_types(proof.types):
             return False
         return any(covered(proof.patterns, typing.signature(whole=whole)) for whole in (False, True))

@@ -13,7 +13,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Guard, replaced
 from taso_py.prove.typings.declared import Declared
-from taso_py.prove.typings.shapes import Refine, Undetermined, Unsupported
+from taso_py.prove.typings.shapes import POSITIVE, Refine, Undetermined, Unsupported
 from taso_py.rules.term import (
     Application,
     AttributeExpression,
@@ -168,6 +168,8 @@ class Attributes(Declared):
         steps = self._value(attributes["steps"]) if "steps" in attributes else (1,) * len(ends.items)
         for axis, start, step, end in zip(axes, starts, steps, ends.items, strict=True):
             dim = types[0].dims[axis]
+            if isinstance(step, int) and step < -1:
+                raise Unsupported(f"a Slice by steps of {step}")
             if isinstance(end, Name) and end.name not in self.binding.names:
                 self.binding.names[end.name] = self.shapes.end(end.name, start, step, dim)
                 continue
@@ -175,6 +177,14 @@ class Attributes(Declared):
             value = self.binding.value(end)
             if all(isinstance(v, int | Expression) for v in (value, start)) and step != -1:
                 self.shapes.assumptions += [Guard(value - start, ">="), Guard(dim - value, ">="), Guard(start, ">=")]
+
+    def _positive(self, attributes: Mapping[str, AttributeExpression]) -> None:
+        """Strides, dilations and their like are positive where they are computed, too: there is the operator."""
+        for name, expression in attributes.items():
+            if name in POSITIVE:
+                value = self._value(expression)
+                entries = value if isinstance(value, tuple) else (value,)
+                self.shapes.assumptions += [Guard(v - 1, ">=") for v in entries if isinstance(v, Expression)]
 
     def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
         values = {n: self.binding.value(e) for n, e in term.attributes}

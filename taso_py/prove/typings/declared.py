@@ -14,18 +14,16 @@ from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.kernel.reals import Real
 from taso_py.prove.typings.shapes import (
     POOLS,
-    POSITIVE,
     SPATIAL,
     AnyMode,
     Excluded,
     Shapes,
     Undetermined,
     Unsupported,
-    is_real,
-    is_signed,
 )
 from taso_py.rules.element_types import asked, indexing
 from taso_py.rules.rule import Rule
+from taso_py.rules.signs import is_real, is_signed
 from taso_py.rules.term import (
     AttributeExpression,
     Axis,
@@ -33,6 +31,7 @@ from taso_py.rules.term import (
     Block,
     Call,
     Comparison,
+    Condition,
     Declaration,
     Listing,
     Membership,
@@ -166,7 +165,7 @@ class Declared:
             return
         step = self._natural(divisor)
         self._demand_whole(target.name)
-        if self._stands_in(target.name, is_signed):
+        if self._stands_in(target.name, is_signed) or not self._counts(target.name):
             value: Size = base + step * self.shapes.integer(f"{target.name}/")
         elif base == 0:
             value = self.shapes.product(self.shapes.size(f"{target.name}/"), step)
@@ -185,12 +184,32 @@ class Declared:
         for name in sorted(names_in(expression)):
             if name not in self.binding.names:
                 self._demand_whole(name)
-                signed = self._stands_in(name, is_signed)
-                least = int(self._stands_in(name, lambda _, field: field in POSITIVE))
-                self.binding.names[name] = self.shapes.integer(name) if signed else self.shapes.size(name, least)
+                signed = self._stands_in(name, is_signed) or not self._counts(name)
+                self.binding.names[name] = self.shapes.integer(name) if signed else self.shapes.size(name)
         value = self.binding.value(expression)
         assert isinstance(value, int | Expression)
         return value
+
+    def _counts(self, name: str, *above: str) -> bool:
+        """Whether a name is never negative in a match: it is a size, an attribute that is one, or said to be none.
+
+        ``above``: names that are said not to be below it.
+        """
+        axes = [axis for d in self.rule.declarations for axis in d.axes]
+        products = (axis.factors for axis in axes if isinstance(axis, Product))
+        multiples = (axis for axis in axes if isinstance(axis, Binary) and axis.operation == "*")
+        factors = (f for m in multiples for f, other in ((m.left, m.right), (m.right, m.left)) if _is_count(other, 1))
+        if self._is_size(name) or Name(name) in (*factors, *(f for product in products for f in product)):
+            return True
+        bounds = [_bound(c, name) for c in self.rule.conditions]
+        names = {b.name for b in bounds if isinstance(b, Name)} - {name, *above}
+        return any(map(_is_count, bounds)) or any(self._counts(other, name, *above) for other in names)
+
+    def _is_size(self, name: str) -> bool:
+        """Whether a name is itself an axis, or stands for an integer attribute or an entry of one."""
+        attributes = (e for a in self.rule.left.applications() for f, e in a.attributes if not is_real(a.operator, f))
+        listed = (i for e in attributes for i in (e.items if isinstance(e, Listing) else (e,)))
+        return Name(name) in (*listed, *(axis for d in self.rule.declarations for axis in d.axes))
 
     def _natural(self, expression: AttributeExpression) -> Size:
         """A size that a condition divides, or by which it divides: one that is never negative."""
@@ -199,8 +218,9 @@ class Declared:
             raise Unsupported(f"{value} may be negative where a condition divides it or by it")
         return value
 
-    def _demand_whole(self, name: str) -> None:
-        if self._stands_in(name, is_real):
+    def _demand_whole(self, name: str, *, known: bool = False) -> None:
+        """Raises `Unsupported` for a name in a real attribute that may be a fraction: not one ``known`` as a size."""
+        if not known and self._stands_in(name, is_real):
             raise Unsupported(f"{name} is a real attribute, of which sizes say nothing")
 
     def _stands_in(self, name: str, kind: Callable[[type[Operator], str], bool]) -> bool:
@@ -213,7 +233,10 @@ class Declared:
     def _declared(self, declaration: Declaration) -> None:
         dims: list[Size] = []
         for k, axis in enumerate(declaration.axes, 1):
-            dims.extend(self._axis(declaration.variable, len(dims), axis, len(declaration.axes) - k))
+            found = self._axis(declaration.variable, len(dims), axis, len(declaration.axes) - k)
+            if k > 2 and declaration.variable in self._weights():
+                self.shapes.assumptions += [Guard(d - 1, ">=") for d in found if not isinstance(axis, Block)]
+            dims.extend(found)
         self.types[declaration.variable] = self._tensor(declaration.variable, tuple(dims))
 
     def _axis(self, variable: str, place: int, axis: Axis, behind: int) -> tuple[Size, ...]:
@@ -224,13 +247,16 @@ class Declared:
             return self.shapes.narrowed(dims, variable, place, behind) if axis.broadcast else dims
         factors = axis.factors if isinstance(axis, Product) else (axis,)
         sizes = [self._name_sized(f) for f in factors]
+        self.shapes.assumptions += [
+            Guard(s, ">=") for s, f in zip(sizes, factors, strict=True) if not isinstance(f, Name)
+        ]
         if len(sizes) > 1:
             self.digits[variable, place] = tuple(s for s in sizes if s != 1)
         return (self.shapes.product(*sizes),)
 
     def _block(self, name: str) -> tuple[Size, ...]:
         spatial = self._spatial(name)
-        least = int(bool(spatial) and self._is_kernel(name))
+        least = int(self._is_kernel(name))
         if self.shapes.site is not None:
             return self.shapes.sizes(name, self.shapes.site.blocks[name], least)
         rank = self.binding.ranks.get(name)
@@ -249,7 +275,9 @@ class Declared:
         return any(not isinstance(e, Listing) for e in orders)
 
     def _is_kernel(self, name: str) -> bool:
-        return any(d.axes and isinstance(d.axes[-1], Block) and d.axes[-1].name == name for d in self.rule.declarations)
+        """Whether a block is the spatial axes of a convolution's weights, which are positive."""
+        kernels = (axis for d in self.rule.declarations if d.variable in self._weights() for axis in d.axes[2:])
+        return any(isinstance(axis, Block) and axis.name == name for axis in kernels)
 
     def _spatial(self, name: str) -> Sequence[int]:
         """Numbers of axes of a block that windows slide over."""
@@ -272,6 +300,7 @@ class Declared:
     def _pin(self, name: str) -> None:
         if name in self.binding.names:
             return
+        self._demand_whole(name, known=self._is_size(name))
         for c in self.rule.conditions:
             if isinstance(c, Comparison) and c.relation == "==":
                 for this, other in ((c.left, c.right), (c.right, c.left)):
@@ -279,23 +308,14 @@ class Declared:
                         value = self.binding.names[name] = self._sized(other)
                         self.shapes.assumptions.append(Guard(value, ">="))
                         return
-        kernel = 1 if name in self._kernel_names() else 0
-        self.binding.names[name] = self.shapes.size(name, kernel)
+        kernel = any(Name(name) in d.axes[2:] for d in self.rule.declarations if d.variable in self._weights())
+        known = self.shapes.size(name, int(kernel)) if self._counts(name) else self.shapes.integer(name)
+        self.binding.names[name] = known
 
-    def _kernel_names(self) -> set[str]:
-        """Names of the spatial sizes of convolution weights, which are positive."""
-        weights = {
-            a.arguments[1].name
-            for s in (self.rule.left,)
-            for a in s.applications()
-            if a.operator.onnx in ("Conv", "ConvTranspose") and isinstance(a.arguments[1], Variable)
-        }
-        found: set[str] = set()
-        for d in self.rule.declarations:
-            if d.variable in weights:
-                for axis in d.axes[2:]:
-                    found |= set() if isinstance(axis, Block | Product) else names_in(axis)
-        return found
+    def _weights(self) -> set[str]:
+        """Variables that are weights of convolutions, behind whose first two axes no size is 0."""
+        convolutions = (a for a in self.rule.left.applications() if a.operator.onnx in ("Conv", "ConvTranspose"))
+        return {a.arguments[1].name for a in convolutions if isinstance(a.arguments[1], Variable)}
 
     def _tensor(self, name: str, shape: tuple[Size, ...]) -> TensorType:
         given = "bool" if name in asked(self.rule) else "int64" if name in indexing(self.rule) else self.dtype
@@ -354,3 +374,16 @@ class Declared:
 
 def _real(value: Any) -> bool:
     return isinstance(value, Expression) and any(s.role is Role.REAL for s in symbols(value))
+
+
+def _bound(condition: Condition, name: str) -> AttributeExpression | None:
+    """What a condition says that a name is not below."""
+    match condition:
+        case Comparison(Name(said), ">=" | ">", least) | Comparison(least, "<=" | "<", Name(said)) if said == name:
+            return least
+    return None
+
+
+def _is_count(expression: AttributeExpression | None, least: int = 0) -> bool:
+    """Whether it is an integer that is not below ``least``."""
+    return isinstance(expression, Quantity) and isinstance(expression.value, int) and expression.value >= least

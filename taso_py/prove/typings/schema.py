@@ -206,6 +206,7 @@ class _Typing(Attributes):
         for name in sorted(attributes, key=lambda n: _EARLY.index(n) if n in _EARLY else len(_EARLY)):
             self._attribute(term, name, attributes, types)
         self._cuts(term, attributes, types)
+        self._positive(attributes)
         self._squeezed(term, attributes, types)
         operator = self._operator(term, types)
         result = operator.infer(*types)
@@ -295,7 +296,7 @@ class _Typing(Attributes):
     def _signatures(self, sides: Sequence[Builder], outputs: tuple[tuple[int, int], ...]) -> tuple[str, ...]:
         left, right = (b.placed() for b in sides)
         types = sides[0].values.types.__getitem__
-        typing = Typing(self.rule, left, right, self.binding.tensors, outputs, types)
+        typing = Typing(self.rule, left, right, self.binding.tensors, outputs, types, blocks=self.binding.block_ranks())
         return tuple(dict.fromkeys((typing.signature(), typing.signature(whole=True))))
 
     def _natural_reals(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, TypeAlias
 
 from taso_py.errors import RankError, TypingError
@@ -13,11 +13,11 @@ from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Guard
 from taso_py.prove.typings.choices import Choices
 from taso_py.prove.typings.site import Site
+from taso_py.rules.signs import is_real
 
 Shape: TypeAlias = tuple[Size, ...]
 
 POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
-_REAL = frozenset({"alpha", "beta", "epsilon", "gamma"})
 POSITIVE = frozenset({"strides", "dilations", "kernel_shape", "group", "blocksize"})
 _OPTIONS: Mapping[str, Sequence[Any]] = {
     "transA": (0, 1), "transB": (0, 1), "keepdims": (1, 0), "count_include_pad": (0, 1), "flatten": (0, 1),
@@ -37,18 +37,6 @@ SPATIAL = (1, 2)
 """Numbers of spatial axes of windows in proofs: every further one behaves like the second."""
 RANKS = (1, 2, 3)
 """Numbers of axes of tensors about which a rule says nothing, where they matter."""
-
-
-def is_real(operator: type[Operator], field_name: str) -> bool:
-    """Whether an attribute, or each entry of it, is a real number."""
-    if field_name == "value":
-        return operator.onnx in ("Pad", "Fill")
-    return field_name in _REAL or field_name in ("scales", "min", "max", "exponent")
-
-
-def is_signed(operator: type[Operator], field_name: str) -> bool:
-    """Whether an integer attribute, or an entry of it, may be negative: pads that crop."""
-    return field_name == "pads" and operator.onnx == "Pad"
 
 
 class Excluded(TypingError):
@@ -290,7 +278,9 @@ class Shapes:
         spatial = max(rank - 2, 0)
         if field_name in _OPTIONS:
             return self.choices.pick(_OPTIONS[field_name])
-        if field_name not in ("scales", "min", "max") and is_real(operator, field_name):
+        if field_name != "scales" and is_real(operator, field_name):
+            if "tuple" in str(next(f.type for f in fields(operator) if f.name == field_name)):
+                raise Unsupported(f"the attribute {field_name} of {operator.onnx}")
             return symbol(name, Role.REAL)
         lists: Mapping[str, Callable[[], Any]] = {
             "scales": lambda: tuple(symbol(f"{name}.{k}", Role.REAL) for k in range(rank)),
@@ -305,7 +295,6 @@ class Shapes:
             "axes": lambda: self._axes(operator, rank),
             **{n: lambda: self.sizes(name, spatial, 1) for n in ("strides", "dilations", "kernel_shape")},
             **{n: lambda: self._cut(field_name, name, shapes[0], known) for n in ("starts", "ends", "steps")},
-            **{n: lambda: symbol(name, Role.REAL) for n in ("min", "max")},
             **{n: lambda: AnyMode(f"any {name}") for n in MODES},
         }
         if field_name not in lists:
