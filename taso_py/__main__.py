@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
-from taso_py.stop import patient
+from taso_py.stop import Ended, end_at_signals
 
 
 def run() -> None:
     """Run the command line and exit with its code."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, patient)
+    end_at_signals()
     try:
         from taso_py.cli import main  # takes long enough for a Ctrl-C
 
         code = main()
-    except KeyboardInterrupt:
-        code = 130
+    except Ended as request:
+        code = 128 + request.number
     sys.exit(code)
 
 

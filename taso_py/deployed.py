@@ -5,12 +5,17 @@ The only part of the package that loads ONNX Runtime where it is called; it need
 
 from __future__ import annotations
 
+import mmap
+import re
+import warnings
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taso_py.errors import ModelError, RuntimeMissingError, UsageError
 from taso_py.files import require_model_file
+from taso_py.paths import exists, is_file
 from taso_py.providers.record import SessionRecord, read_record, session_file, sha256_of
 
 if TYPE_CHECKING:
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
 _CPU = "CPUExecutionProvider"
 _LEVELS = {"disable": "DISABLE_ALL", "basic": "ENABLE_BASIC", "extended": "ENABLE_EXTENDED", "layout": "ENABLE_LAYOUT"}
 """ONNX Runtime's names of levels; "all" is its default."""
+_LOCATION = re.compile(rb"j(?:[\x00-\x7f]|[\x80-\xff][\x00-\x7f])\n\x08location")
+"""An entry of TensorProto.external_data, field 13, of up to 16383 bytes, whose key comes first."""
 
 
 def session(model: str | PathLike[str], *, allow_library: bool = False) -> InferenceSession:
@@ -33,7 +40,7 @@ def session(model: str | PathLike[str], *, allow_library: bool = False) -> Infer
     path = Path(model)
     require_model_file(path)
     file = session_file(path)
-    if not file.exists():
+    if not exists(file):
         return _session(path, [_CPU], None)
     record = read_record(file)
     if sha256_of(path) != record.sha256:
@@ -45,20 +52,40 @@ def session(model: str | PathLike[str], *, allow_library: bool = False) -> Infer
     trusted = record.needs_consent
     if trusted is not None and not allow_library:
         raise UsageError(f"{file} names {trusted}, which may load code: allow_library=True if you trust it")
+    _warn_elsewhere(record, file)
     return _session(path, _providers(record, file), record)
 
 
 def _require_weights(path: Path, record: SessionRecord, file: Path) -> None:
     """The files of weights beside the model are those that it was timed with; UsageError where one is not."""
+    if not record.external and _has_weights_outside(path):
+        raise UsageError(
+            f"{file} does not say which weights {path} is for, whose weights are in other files: "
+            "optimise again, or remove it for the default session"
+        )
     for name, sha256 in record.external.items():
         data = path.parent / name
-        if not data.is_file():
+        if not is_file(data):
             raise ModelError(f"{data}, which holds weights of {path}, is missing: put it beside the model")
         if sha256_of(data) != sha256:
             raise UsageError(
                 f"{file} is for other weights than those in {data} (their sha256 differ): "
                 "optimise again, or remove it for the default session"
             )
+
+
+def _warn_elsewhere(record: SessionRecord, file: Path) -> None:
+    """Says of an approximation that its error was measured with another ONNX Runtime than this one."""
+    here = _runtime().__version__
+    if record.approximation is not None and record.ort_version not in ("", here):
+        words = f"was measured with ONNX Runtime {record.ort_version}, and this is {here}: check it again"
+        warnings.warn(f"{file}: the error of this approximation {words}", stacklevel=3)
+
+
+def _has_weights_outside(path: Path) -> bool:
+    """Whether a tensor in the model's file has the `location` of its data, as protobuf writes that: without onnx."""
+    with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return _LOCATION.search(text) is not None
 
 
 def _providers(record: SessionRecord, file: Path) -> list[Any] | None:
@@ -104,6 +131,7 @@ def _devices(ort: Any, record: SessionRecord) -> list[Any]:
     return found
 
 
+@cache  # ONNX Runtime takes a library once in a process
 def _load(ort: Any, library: str) -> None:
     try:
         ort.register_execution_provider_library(Path(library).stem, library)

@@ -21,6 +21,7 @@ from taso_py.errors import FileTakenError, ModelError, OutputError, UsageError
 from taso_py.folders import RunFolder, alone
 from taso_py.options.field import Array
 from taso_py.options.spelling import spelled, spelled_on
+from taso_py.paths import exists, is_file, is_folder, is_text, real, reason_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ def check_target(target: Path, *, sources: Iterable[Path] = (), force: bool = Fa
 
 
 def write_text(target: Path, text: str, *, sources: Iterable[Path] = (), force: bool = False) -> None:
-    """Write `text` to `target` atomically, as UTF-8."""
+    """Write `text` to `target` atomically, as UTF-8; of names of files that are not, the bytes are spelled."""
     write_atomically(target, lambda folder: _write_text(folder / target.name, text), sources=sources, force=force)
 
 
@@ -62,7 +63,7 @@ def append_text(target: Path, text: str, *, sources: Iterable[Path] = ()) -> Non
     check_appendable(target, sources=sources)
     try:
         with target.open("ab", buffering=0) as file:
-            file.write(text.encode())
+            file.write(_encoded(text))
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
     except ValueError as error:
@@ -74,10 +75,10 @@ def check_appendable(target: Path, *, sources: Iterable[Path] = ()) -> None:
     if any(same_file(target, source) for source in sources):
         raise OutputError(f"{target} is a model, which nothing can be appended to: choose another name")
     try:
-        if target.exists() and not target.is_file():  # to open a FIFO would wait for a reader
+        if exists(target) and not is_file(target):  # to open a FIFO would wait for a reader
             raise OutputError(f"{target} is not a regular file: choose another name")
-        parent, there = target.parent, target.exists()
-        writable = os.access(target if there else parent, os.W_OK) and (there or parent.is_dir())
+        parent, there = target.parent, exists(target)
+        writable = os.access(target if there else parent, os.W_OK) and (there or is_folder(parent))
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
     if not writable:
@@ -96,7 +97,7 @@ def write_atomically(
     _require_harmless(target, protected, force)
     with _staging(target) as folder:
         write(folder)
-        staged = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        staged = [path for path in sorted(folder.rglob("*")) if is_file(path)]
         companions = [path for path in staged if path != folder / target.name]
         for path in staged:
             _flush(path)
@@ -115,12 +116,18 @@ def write_atomically(
 
 
 def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(_encoded(text))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
 
 
 def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owner: Path | None = None) -> None:
     part = "goes with" if target.suffix == ".json" else "holds the weights of"
     name = str(target) if owner is None else f"{target}, which {part} {owner},"
+    if any(same_file(target, source) for source in sources):
+        raise OutputError(f"{name} would overwrite a file that is read: choose another output name")
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
@@ -129,8 +136,6 @@ def _require_harmless(target: Path, sources: tuple[Path, ...], force: bool, owne
         raise OutputError(f"cannot write {str(target)!r}: it holds a NUL, which no name of a file does") from None
     except OSError as error:
         raise OutputError(f"cannot write {target}: {_reason(error)}") from error
-    if any(same_file(target, source) for source in sources):
-        raise OutputError(f"{name} would overwrite a file that is read: choose another output name")
     if stat.S_ISLNK(mode):  # to replace the link would break what it is for: /dev/stdout is one
         raise OutputError(f"{name} is a symbolic link: name the file that it points to")
     if stat.S_ISDIR(mode):
@@ -146,8 +151,8 @@ def same_file(one: Path, other: Path) -> bool:
     """Whether two names are those of one file."""
     try:
         return one.samefile(other)
-    except (OSError, ValueError):
-        return False
+    except (OSError, ValueError):  # one of them is not there yet
+        return real(one) == real(other)
 
 
 @contextmanager
@@ -160,9 +165,9 @@ def _staging(target: Path) -> Iterator[Path]:
 
 
 def _reason(error: OSError) -> str:
-    text = error.strerror or type(error).__name__
+    """Why something cannot be written, and what to do."""
     hint = _HINTS.get(error.errno or 0)
-    return f"{text[:1].lower()}{text[1:]}" + (f" ({hint})" if hint else "")
+    return reason_of(error) + (f" ({hint})" if hint else "")
 
 
 def _flush(path: Path) -> None:
@@ -194,7 +199,14 @@ def require_model_file(path: Path) -> None:
     except ValueError:
         raise ModelError(f"{str(path)!r} holds a NUL: no file has such a name") from None
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {_reason(error)}") from error
+        raise ModelError(f"cannot read {path}: {reason_of(error)}") from error
+
+
+def require_text_name(path: Path) -> None:
+    """`ModelError` for a name or a folder that is not UTF-8: Python's ONNX Runtime and onnx take texts alone."""
+    if not is_text(path.absolute()):
+        words = "its name, or that of its folder, is not UTF-8, and ONNX Runtime opens no such file from Python"
+        raise ModelError(f"{path}: {words}: rename it")
 
 
 def read_text(path: Path, *, most: int) -> str:
@@ -210,7 +222,7 @@ def read_text(path: Path, *, most: int) -> str:
             raise UsageError(f"{path} is too long: {about.st_size} bytes, and {most} are the most that are read")
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {(error.strerror or type(error).__name__).lower()}") from error
+        raise UsageError(f"{path} cannot be read: {reason_of(error)}") from error
 
 
 def parse_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
@@ -225,6 +237,7 @@ def parse_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
     _require_shallow(found)
+    _require_text(text, found)
     return found
 
 
@@ -236,6 +249,16 @@ def _require_shallow(value: Any) -> None:
         if not level:
             return
     raise ValueError(TOO_DEEP)
+
+
+def _require_text(text: str | bytes, found: Any) -> None:
+    """ValueError for half of a character, which JSON can spell, and no file, message or model can hold."""
+    escape = b"\\ud" if isinstance(text, bytes) else "\\ud"
+    if escape in text.lower():  # type: ignore[operator]
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it spells half of a character") from None
 
 
 def _entries(collection: dict[str, Any] | list[Any]) -> Iterable[Any]:

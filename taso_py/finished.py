@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from taso_py.approximate.record import Approximation
 from taso_py.errors import SuperoptError
 from taso_py.files import write_atomically, write_text
-from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, model_files
-from taso_py.providers.record import Placement, ProviderRun, require_no_approximation, write_session
+from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, data_file, model_files
+from taso_py.providers.record import (
+    Placement,
+    ProviderRun,
+    remove_stale_record,
+    require_no_record,
+    session_file,
+    write_session,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -59,6 +66,18 @@ class FinishedModel:
         return self.artifact.proto()
 
     @property
+    def kept(self) -> tuple[Path, ...]:
+        """The files of both models, which nothing that is written beside them may replace."""
+        if self.output is None:
+            return self.sources
+        return (*self.sources, self.output, data_file(self.output), session_file(self.output))
+
+    @property
+    def ran(self) -> ProviderRun | None:
+        """How the result is run, where that was chosen and stands beside it; None: as the options said."""
+        return None
+
+    @property
     def as_given(self) -> bool:
         """Whether the model came back as it was."""
         return isinstance(self.artifact, CopiedFile | GivenProto)
@@ -66,19 +85,30 @@ class FinishedModel:
     def save(self, path: str | PathLike[str], *, force: bool = False) -> Self:
         """Write the model atomically, external data to ``<path>.data`` first; self with `output` filled.
 
-        Raises OutputError; a file that exists is overwritten only by `force`, the input model never.
+        Raises OutputError; a file that exists is overwritten only by `force`, the input model never.  A session file
+        of another model that is in the way goes with what is overwritten.
         """
         target = Path(path)
+        if self.ran is None:
+            require_no_record(target, force=force)
         write_atomically(target, lambda folder: self.write_into(folder, target), sources=self.sources, force=force)
         with target.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if self.ran is None:
+            remove_stale_record(target, digest)
         before = total_bytes(self.sources)
         after = before if self.as_given else total_bytes(model_files(target))
         return dataclasses.replace(self, output=target, output_sha256=digest, bytes_before=before, bytes_after=after)
 
     def write_into(self, folder: Path, target: Path) -> None:
-        """Write into ``folder`` what belongs at ``target`` and beside it."""
+        """Write into ``folder`` what belongs at ``target`` and beside it: how it is run, if that was chosen."""
         self.artifact.write(folder, target)
+        if self.ran is not None:
+            write_session(self.ran, folder, target, self._approximation_words())
+
+    def _approximation_words(self) -> str | None:
+        """What its session changes in its values; None: nothing."""
+        return None
 
     def save_certificate(self, path: str | PathLike[str], *, force: bool = False) -> None:
         """Write all that leads from the original to this model, for `taso_py.certify`; save the model first.
@@ -94,14 +124,15 @@ class FinishedModel:
 
     def _write_beside(self, path: str | PathLike[str], text: str, *, force: bool) -> None:
         """Write a text; the models are never overwritten."""
-        kept = (*self.sources, *([self.output] if self.output is not None else []))
-        write_text(Path(path), text, sources=kept, force=force)
+        write_text(Path(path), text, sources=self.kept, force=force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedModel(FinishedModel):
     """A finished model that may run on a provider of its own, or with less precision there."""
 
+    provider: ProviderRun | None = field(default=None, repr=False)
+    """How its sessions were made where one provider was named; None: by default, or as `placement` says."""
     placement: Placement | None = None
     """On which of several providers it runs, and what that alone gains; None where one was named."""
     approximation: Approximation | None = None
@@ -114,25 +145,13 @@ class PlacedModel(FinishedModel):
 
     @property
     def ran(self) -> ProviderRun | None:
-        """How the result is run, where that was chosen and stands beside it; None: as the options said."""
+        """How the result is run, which stands beside it; None: in a session by default, on the CPU provider."""
         told = self.approximation
-        return told.provider if told is not None and told.session_words() is not None else self.placement
+        hinted = told.provider if told is not None and told.session_words() is not None else None
+        return hinted or self.placement or self.provider
 
-    def save(self, path: str | PathLike[str], *, force: bool = False) -> Self:
-        """As `FinishedModel.save`; a session file that would approximate this model too goes, by ``force`` alone."""
-        target = Path(path)
-        stale = require_no_approximation(target, force=force) if self.ran is None else None
-        saved = FinishedModel.save(self, target, force=force)  # super() knows no class with slots
-        if stale is not None:
-            stale.unlink(missing_ok=True)
-        return saved
-
-    def write_into(self, folder: Path, target: Path) -> None:
-        """The model, and beside it how a session of it is made if that was chosen among providers."""
-        FinishedModel.write_into(self, folder, target)
-        if self.ran is not None:
-            words = None if self.approximation is None else self.approximation.session_words()
-            write_session(self.ran, folder, target, words)
+    def _approximation_words(self) -> str | None:
+        return None if self.approximation is None else self.approximation.session_words()
 
 
 def total_bytes(files: Sequence[Path]) -> int | None:

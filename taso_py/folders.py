@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from taso_py.errors import OutputError
+
 fcntl: Any = import_module("fcntl") if find_spec("fcntl") else None
 """None where files cannot be locked: there nobody cleans up after others."""
 LOCK = ".superopt-lock"
@@ -58,6 +60,15 @@ class RunFolder:
         self._end()
 
 
+def temporary_folder() -> RunFolder:
+    """A folder of this process among the temporary files; OutputError where none can be made."""
+    try:
+        return RunFolder()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"cannot make a folder for temporary files: {reason}; name a place in TMPDIR") from error
+
+
 def remove_abandoned(place: Path, pattern: str) -> None:
     """Remove the folders of killed runs whose names match the pattern; what cannot be removed stays."""
     with suppress(OSError):
@@ -91,6 +102,23 @@ def _locked(path: Path) -> int:
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     if fcntl is not None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def locked_file(path: Path) -> int:
+    """The descriptor of a lock file, made if need be, which stays locked until it is closed or the process ends.
+
+    BlockingIOError where another has it; nobody is kept out where files cannot be locked.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise
+    except OSError:  # a system of files that has no locks
+        return lock
     return lock
 
 

@@ -291,7 +291,9 @@ class Result(PlacedModel):
         timed = None if low is None or middle is None or high is None else (low, middle, high)
         error, further = self.max_rel_error, self.approximation
         if further is not None and further.applied:  # the gate is about what is written
-            timed, error = further.total_interval, max(error or 0.0, further.error or 0.0)
+            timed = further.total_interval
+            # A metric of the user's says nothing of relative errors.
+            error = max(error or 0.0, further.error or 0.0) if further.metric is None else None
         before, after = self.bytes_before, self.bytes_after
         size = None if not before or after is None else after / before
         return Measured(speedup=timed, rel_error=error, size=size)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 from taso_py.streams import LEVELS, formatted
@@ -19,6 +21,10 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 FINISH_S = 4.0
 """What it may take to confirm something that was found when a signal came; then it is given up."""
+ECHO_S = 1.0
+"""SIGTERM or SIGHUP that comes again so soon is the same request: `timeout`, and a shell whose terminal goes away, send
+theirs to a process and then to its group.  A second Ctrl-C is somebody's wish, however soon.
+"""
 _MOMENT_S = 0.01
 """How soon it is looked again whether a module is still being imported."""
 _CLEAR_LINE = b"\r\x1b[2K"
@@ -26,6 +32,14 @@ _CLEAR_LINE = b"\r\x1b[2K"
 
 class Interrupted(BaseException):
     """A stop was asked for within a block that may be left at any point."""
+
+
+class Ended(KeyboardInterrupt):
+    """A signal that ends the program at once, what it holds being released on the way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}")
+        self.number = number
 
 
 class StopFlag:
@@ -95,14 +109,42 @@ def is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def patient(number: int, frame: FrameType | None) -> None:
-    """A handler that raises KeyboardInterrupt, where a module is being imported as soon as that is done."""
-    if is_importing(frame):
-        again = threading.Timer(_MOMENT_S, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
-    else:
-        signal.default_int_handler(number, frame)
+class Ending:
+    """A handler that raises `Ended`: where a module is being imported as soon as that is done, and for an echo not."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self) -> None:
+        self._heard: dict[int, float] = {}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if is_importing(frame):
+            again = threading.Timer(_MOMENT_S, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+        elif not self.is_echo(number):
+            raise Ended(number)
+
+    def is_echo(self, number: int) -> bool:
+        """Whether this is a signal again that has been heard a moment before."""
+        now = time.monotonic()
+        if number != signal.SIGINT and now - self._heard.get(number, -math.inf) < ECHO_S:
+            return True
+        self._heard[number] = now
+        return False
+
+
+def end_at_signals() -> None:
+    """From now on signals end the program as an exception does, so that what it holds is released.
+
+    By default only SIGINT does so in Python.  A signal that the process was started to ignore (nohup, a script's
+    background) stays ignored.
+    """
+    ending = Ending()
+    for number in SIGNALS:
+        if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +152,14 @@ class _Handling:
     """What the signals of a block do."""
 
     stop: StopFlag
+    ending: Ending = field(default_factory=Ending)
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """The first one sets the flag and says so; further ones are as if there were no block."""
+        """The first one sets the flag and says so; further ones end the program."""
         if self.stop:
-            patient(number, frame)
+            self.ending(number, frame)
             return
+        self.ending.is_echo(number)  # heard from now on
         self.stop.set(number)
         finishes = self.stop.finishes_by(number)
         if finishes:
@@ -142,18 +186,18 @@ def is_hurried(kind: type[BaseException] | None) -> bool:
 
 @contextmanager
 def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,)) -> Iterator[StopFlag]:
-    """Within the block the first signal sets `stop` and says so, and the second raises KeyboardInterrupt.
+    """Within the block the first signal sets `stop` and says so, and the second raises `Ended`.
 
     What is worth finishing has `FINISH_S` seconds for that.
     Outside the main thread Python allows no handlers: there the flag is left to the caller. A signal that the process
-    was started to ignore (nohup) stays ignored.
+    was started to ignore (nohup, a script's background) stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     handling = _Handling(stop)
-    wanted = [s for s in signals if s == signal.SIGINT or signal.getsignal(s) is not signal.SIG_IGN]
+    wanted = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, handling.interrupt) for number in wanted}
     previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, handling.late)
     try:

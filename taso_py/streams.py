@@ -6,11 +6,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TextIO
 
 PREFIX = "superopt: "
 """What every line of text on stderr begins with."""
@@ -70,9 +71,58 @@ def say(text: str, *, level: int | None = None, logger: str = "taso_py.cli", **f
     if found < _voice.least:
         return
     try:
-        print(formatted(text, level=found, logger=logger, **further), file=sys.stderr, flush=True)
+        with blocking(sys.stderr):
+            print(formatted(text, level=found, logger=logger, **further), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr.fileno())
+
+
+@contextmanager
+def blocking(stream: TextIO) -> Iterator[None]:
+    """Within the block a write waits for a slow reader, also where whoever made the pipe has it refused instead.
+
+    Afterwards all is as before: others may share the pipe.
+    """
+    try:
+        descriptor = stream.fileno()
+        refused = not os.get_blocking(descriptor)
+    except (OSError, ValueError):  # no file of the system's
+        refused = False
+    if not refused:
+        yield
+        return
+    os.set_blocking(descriptor, True)
+    try:
+        yield
+    finally:
+        os.set_blocking(descriptor, False)
+
+
+class Enduring:
+    """A stream for a library to write to: closed, full, or a terminal that is gone, it takes the rest to nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write the text, or nothing."""
+        try:
+            with blocking(self._stream):
+                return self._stream.write(text)
+        except OSError:
+            discard(self._stream.fileno())
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written, or nothing."""
+        try:
+            with blocking(self._stream):
+                self._stream.flush()
+        except OSError:
+            discard(self._stream.fileno())
 
 
 def formatted(text: str, *, level: int, logger: str, created: float | None = None, **further: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,8 @@ from taso_py.rules import lock as locks
 from tests.helpers.judging import DOUBLE
 from tests.helpers.schemas import require_valid, require_valid_files
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: what the tests start would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before any test module imports ONNX Runtime
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -38,7 +38,8 @@ def placed(model: Path, **fields: Any) -> SessionRecord:
         ort_version="1.31.1", baseline="CPUExecutionProvider", placement_speedup=1.0, placement_low=1.0,
         placement_high=1.0,
     )  # fmt: skip
-    record = replace(record_of(placement, model, model), **fields)
+    run = replace(placement, **{name: fields.pop(name) for name in ("ep", "options", "library") if name in fields})
+    record = replace(record_of(run, model, model), **fields)
     session_file(model).write_text(record.to_json(), encoding="utf-8")
     return record
 
@@ -85,6 +86,7 @@ def test_a_file_of_another_model_is_refused(model: Path) -> None:
         (lambda told: json.dumps(told | {"ort_level": "most"}), "ort_level cannot be 'most'"),
         (lambda told: json.dumps(told | {"ep": None}), "ep cannot be None"),
         (lambda told: json.dumps(told | {"python": 3}), "python cannot be 3"),
+        (lambda told: json.dumps(told | {"threads": 2**40}), "threads cannot be 1099511627776"),
         (lambda told: "[" * 100_000, "is no session file"),
         (lambda told: " " * 2_000_000, "is too long"),
     ],
@@ -106,6 +108,7 @@ def test_a_damaged_file_is_one_line(change: Any, says: str, model: Path) -> None
         {"ep": OPENVINO, "options": {"load_config": "/somebodys/file.json"}},
         {"ep": "QNNExecutionProvider", "options": {"backend_path": "/somebodys/library.so"}},
         {"options": {"anything": "else"}},
+        {"ep": OPENVINO, "options": settled_options(OPENVINO, {}, 2) | {"num_of_threads": "2, or a file"}},
     ],
 )
 def test_what_may_load_code_needs_consent(fields: dict[str, Any], model: Path) -> None:
@@ -137,6 +140,23 @@ def test_a_hint_that_superopt_gives_needs_no_consent(model: Path) -> None:
     assert read_record(session_file(model)) == record
 
 
+@pytest.mark.parametrize(
+    ("ep", "options", "asked"),
+    [
+        (OPENVINO, bf16_options(OPENVINO, {}, 2), "bf16"),
+        (OPENVINO, {"num_of_threads": "2"}, "what it takes by itself"),
+        ("CUDAExecutionProvider", {}, "TF32"),
+    ],
+)
+def test_less_precision_is_never_asked_for_in_silence(ep: str, options: Any, asked: str, model: Path) -> None:
+    record = placed(model, ep=ep, options=options)
+    assert f"{asked}, where the provider follows its options" in (record.approximation or "")
+    session_file(model).write_text(replace(record, approximation=None).to_json())
+    with pytest.raises(UsageError, match=f"for {asked}, and it says of no approximation") as caught:
+        taso_py.session(model)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_file_of_an_earlier_version_is_read(model: Path) -> None:
     told = json.loads(placed(model).to_json())
     del told["external"], told["approximation"]
@@ -156,6 +176,30 @@ def test_the_file_holds_for_the_weights_beside_the_model(model: Path) -> None:
         taso_py.session(model)
     data.unlink()
     with pytest.raises(ModelError, match=r"w\.data, which holds weights of .* is missing"):
+        taso_py.session(model)
+
+
+def test_a_file_that_names_no_weights_holds_for_no_model_that_has_some(model: Path) -> None:
+    outside = onnx.load(model)
+    onnx.save(outside, model, save_as_external_data=True, location="w.data", size_threshold=0)
+    told = json.loads(placed(model).to_json())
+    del told["external"]
+    session_file(model).write_text(json.dumps(told))
+    with pytest.raises(UsageError, match="does not say which weights"):
+        taso_py.session(model)
+
+
+def test_a_key_of_that_name_is_no_weight_outside(model: Path) -> None:
+    named = onnx.load(model)
+    named.metadata_props.add(key="location", value="here")
+    onnx.save(named, model)
+    placed(model)
+    assert taso_py.session(model).run(None, FEEDS)[0].shape == (1, 4, 8, 8)
+
+
+def test_an_approximation_that_was_measured_elsewhere_is_warned_of(model: Path) -> None:
+    placed(model, approximation="of somebody's", ort_version="0.9")
+    with pytest.warns(UserWarning, match=r"was measured with ONNX Runtime 0\.9"):
         taso_py.session(model)
 
 
@@ -191,3 +235,4 @@ def test_with_consent_a_library_is_loaded_and_its_devices_are_given(
     placed(model, library="/a/plugin.so", ep="OtherExecutionProvider")
     with pytest.raises(RuntimeMissingError, match="offers no device of OtherExecutionProvider"):
         taso_py.session(model, allow_library=True)
+    assert len(loaded) == 1  # once in a process is all that ONNX Runtime takes

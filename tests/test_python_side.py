@@ -178,7 +178,7 @@ def test_inputs_are_arrays_or_files() -> None:
 
 BAD_INPUTS: dict[str, tuple[Any, str]] = {
     "type": (np.zeros((1, 3, 8, 8)), "inputs['x']: the array is float64, the model expects float32: convert it"),
-    "axes": (np.zeros(3, np.float32), "shapes['x']=3: the input has 4 axes"),
+    "axes": (np.zeros(3, np.float32), "inputs['x'], an array of shape 3: the input has 4 axes"),
     "no array": ([1.0], "inputs={'x': [1.0]}: must be a mapping from names, each to a file name or an array"),
     "device": (Tensor(None), "inputs['x']: no array can be made of it: the tensor is on another device"),
     "objects": (np.full((1, 3, 8, 8), {}), "inputs['x']: the array is object"),

@@ -9,17 +9,22 @@ from functools import partial
 from pathlib import Path
 
 import onnx
+from google.protobuf.message import Error as ProtobufError
 
 from taso_py.approximate.judge import Judge, Verdict
-from taso_py.approximate.layers import Layer, quantised_layers
+from taso_py.approximate.layers import Layer, approximate_nodes, quantised_layers
 from taso_py.approximate.model import foreign_domains, restored
 from taso_py.approximate.quantise import CALIBRATORS, Calibrator, QuantiseError, Quantiser
 from taso_py.approximate.record import Kind, TriedApproximation
 from taso_py.backend.protocol import ModelRef, WorkerConfig
-from taso_py.errors import ModelError, TooLateError, WorkerError
+from taso_py.errors import ModelError, OutputError, RuntimeMissingError, TooLateError, WorkerError
 
 GUARD = 0.9
 """The part of the budget that the error on the selection may take: on other samples it will be a little larger."""
+_FEW = 8
+"""Samples that a model which nobody chose layers for is judged by first; further ones where it keeps the budget."""
+FAULTS = (QuantiseError, ModelError, OutputError, RuntimeMissingError, WorkerError, OSError, ProtobufError)
+"""What costs the candidate that it befalls, and no other: a full disk, a model beyond 2 GiB and a process included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,8 @@ class Candidate:
     """Those that it computes with 8 bits."""
     whole: bool
     verdict: Verdict
+    nodes: tuple[str, ...] = ()
+    """All nodes that compute with 8 bits or through them, by name."""
     config: WorkerConfig | None = None
     """How it runs, a provider's hint included; None: as the exact model does."""
 
@@ -98,8 +105,9 @@ class Bench:
     ) -> Candidate | None:
         """A candidate, whatever its error; None, and a record of why, where there is none."""
         try:
-            return self.candidate(kind, method, make(), whole=whole, beyond=math.inf)
-        except (QuantiseError, ModelError, WorkerError, TooLateError) as error:
+            beyond = self.budget if whole else math.inf  # those of layers are compared with each other
+            return self.candidate(kind, method, make(), whole=whole, beyond=beyond, least=_FEW)
+        except (*FAULTS, TooLateError) as error:
             count = 0 if whole else len(self.layers)
             self.failed.append(TriedApproximation(kind, method, count, whole=whole, failure=str(error)))
             return None
@@ -121,6 +129,7 @@ class Bench:
         whole: bool,
         beyond: float,
         some: int | None = None,
+        least: int | None = None,
     ) -> Candidate:
         """The quantiser's file made into a candidate; ModelError where it needs operators that are not allowed."""
         proto = restored(onnx.load(made), self.exact)
@@ -132,9 +141,10 @@ class Bench:
             raise QuantiseError("ONNX Runtime's quantiser left every layer as it was")
         onnx.save(proto, made)
         reference = ModelRef(kind, made)
-        verdict = self.judge.verdict(reference, self.selection[:some], beyond=beyond, until=self.until)
+        verdict = self.judge.verdict(reference, self.selection[:some], beyond=beyond, until=self.until, least=least)
         return Candidate(
-            kind=kind, calibrator=method, reference=reference, layers=layers, whole=whole, verdict=verdict
+            kind=kind, calibrator=method, reference=reference, layers=layers, whole=whole, verdict=verdict,
+            nodes=approximate_nodes(proto, self.exact),
         )  # fmt: skip
 
     def discard(self, candidate: Candidate) -> None:

@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from taso_py.approximate.candidates import GUARD, Bench, Candidate
-from taso_py.approximate.quantise import Calibrator, QuantiseError
-from taso_py.errors import ModelError, TooLateError, WorkerError
+from taso_py.approximate.candidates import FAULTS, GUARD, Bench, Candidate
+from taso_py.approximate.quantise import Calibrator
+from taso_py.errors import TooLateError
 
 _SOME = 4
 """Samples on which a layer alone is looked at."""
 _LEAST_ERROR = 1e-9
 """Errors are told apart down to this: a layer without any would gain infinitely much for it."""
-_FAULTS = (QuantiseError, ModelError, WorkerError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +40,7 @@ class Chooser:
                 found = self.bench.static(self.method, [name], beyond=float("inf"), some=_SOME)
             except TooLateError:
                 return
-            except _FAULTS:
+            except FAULTS:
                 found = None
             self.tell(len(self.alone))
             self.alone[name] = float("inf") if found is None else found.verdict.error
@@ -96,7 +95,7 @@ class Chooser:
         """All these together; None where that cannot be made, run, or looked at in time."""
         try:
             found = self.bench.static(self.method, names, beyond=GUARD * self.bench.budget)
-        except (*_FAULTS, TooLateError):
+        except (*FAULTS, TooLateError):
             return None
         self.measured.append(found)
         return found

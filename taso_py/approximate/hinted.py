@@ -36,8 +36,12 @@ def hinted(
     """
     try:
         with Worker(config) as worker, worker.keeping_to(until):
-            if loss(executed_errors(worker)) is None:
+            errors = executed_errors(worker)
+            why = loss(errors)
+            if why is None:
                 return _failed(config, f"{short_name(config.ep)} computes in float32 all the same here")
+            if not errors:
+                return _failed(config, f"{short_name(config.ep)}: {why}")
             verdict = judge.on(worker).verdict(exact, selection, beyond=beyond, until=until, least=_LEAST_JUDGED)
     except (ModelError, RuntimeMissingError, TooLateError, WorkerError) as error:
         return _failed(config, str(error))

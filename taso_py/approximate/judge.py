@@ -64,23 +64,26 @@ class Judge:
     ) -> Verdict:
         """The worst error over these samples; no further ones are looked at once it is more than ``beyond``.
 
-        Where time.monotonic() passes ``until`` it is that of those looked at, if they are ``least`` or more; otherwise
-        TooLateError.  ModelError or WorkerError where a model does not run.
+        The first ``least`` are looked at in any case. Where time.monotonic() passes ``until`` it is the worst of those
+        looked at, if they are ``least`` or more or one is beyond; otherwise TooLateError.  ModelError or WorkerError
+        where a model does not run.
         """
         handle = self.worker.open(model, timeout=self.patience_s)
         try:
             worst, errors = Verdict(0.0, "", None, 0), list[float]()
             for number in numbers:
-                if time.monotonic() >= until:
-                    if least is not None and len(errors) >= least:
+                looked = len(errors) >= (least or 0)
+                if looked and worst.error > beyond:
+                    break
+                try:
+                    one = self._error(number, handle, until)
+                except TooLateError:
+                    if worst.error > beyond or (looked and least is not None):
                         break
-                    raise TooLateError("no time is left to compare models")
-                one = self._error(number, handle)
+                    raise
                 errors.append(one.error)
                 if one.error > worst.error or worst.sample is None:
                     worst = Verdict(one.error, one.output, number, 0)
-                if one.error > beyond:
-                    break
         finally:
             self.worker.close(handle)
         mean = float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0
@@ -105,11 +108,13 @@ class Judge:
             self._kept_bytes += size
         return outputs
 
-    def _error(self, number: int, handle: int) -> Deviation:
+    def _error(self, number: int, handle: int, until: float) -> Deviation:
+        if time.monotonic() >= until:
+            raise TooLateError("no time is left to compare models")
         expected = self.expected(number)
         found = self.worker.run(handle, self.samples.feeds(number), timeout=self.patience_s)
         if self.metric is None:
             return deviation(expected, found)
         if has_new_nonfinite(expected, found):
             return Deviation(math.inf)
-        return Deviation(self.metric.error(expected, found))
+        return Deviation(self.metric.error(expected, found, until=until))

@@ -60,11 +60,19 @@ def relative_error(expected: Array, found: Array) -> float:
     finite = np.isfinite(ours)
     if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True) or not np.isfinite(theirs[finite]).all():
         return math.inf
-    distance = float(np.linalg.norm((ours - theirs)[finite])) if finite.any() else 0.0
-    scale = float(np.linalg.norm(ours[finite])) if finite.any() else 0.0
+    # Squares of float64 leave its range beyond 1e154 and below 1e-162: all is scaled first, exactly, by a power of two.
+    pair = np.stack([ours[finite], theirs[finite]]).view(np.float64)
+    ours, theirs = np.ldexp(pair, -np.frexp(np.abs(pair).max(initial=0.0))[1])
+    distance, scale = _norm(ours - theirs), _norm(ours)
     if distance == 0:
         return 0.0
     return distance / scale if scale > 0 else math.inf
+
+
+def _norm(values: Array) -> float:
+    """The 2-norm of real numbers of at most 1, whose squares may be too small."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.linalg.norm(values / largest)) if largest > 0 else 0.0
 
 
 def has_new_nonfinite(expected: Outputs, found: Outputs) -> bool:
@@ -94,10 +102,11 @@ def warranted_share(samples: int, models: int = 1) -> float:
     return ((1 - CONFIDENCE) / models) ** (1 / samples) if samples > 0 else 0.0
 
 
-def warrant(samples: int, *, random: bool, unseen: bool = True, models: int = 1) -> str:
+def warrant(samples: int, *, random: bool, unseen: bool = True, models: int = 1, given: int | None = None) -> str:
     """What may be said after so many samples that all kept the budget; ``unseen``: they were used for nothing else.
 
-    ``models`` were tested on them, of which this is the last.
+    ``models`` were tested on them, of which this is the last, or one of those that are compared; ``given``: how many
+    samples there were, where the time was too short for all.
     """
     if random:
         return f"{samples} random samples kept the budget, which says nothing of real inputs: give a calibration file"
@@ -105,5 +114,7 @@ def warrant(samples: int, *, random: bool, unseen: bool = True, models: int = 1)
     claim = f"with 95 % confidence {share:g} % keep the budget"
     if unseen:
         before = "" if models == 1 else f", on which {models - 1} faster failed before"
-        return f"{samples} unseen samples without a violation{before}: {claim}"
-    return f"{samples} samples without a violation: {claim}, if none of them was used to make the model"
+        part = "" if given in (None, samples) else f" of {given}, for want of time,"
+        return f"{samples}{part} unseen samples without a violation{before}: {claim}"
+    each = "" if models == 1 else f" for each of {models} models at once"
+    return f"{samples} samples without a violation{each}: {claim}, if none of them was used to make the model"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import pickle
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from taso_py.backend.protocol import Outputs
-from taso_py.errors import SuperoptError, UsageError
+from taso_py.errors import SuperoptError, TooLateError, UsageError
 from taso_py.options.spelling import spelled
+from taso_py.paths import why_no_file
 from taso_py.processes.isolated import NoAnswerError, answer
 
 MODULE = "taso_py.approximate.metric_process"
 CALL_S = 60.0
 """What one call may take, the import of the file included."""
+_MOMENT_S = 0.1
+"""What it may take in any case."""
 
 
 class MetricError(SuperoptError):
@@ -34,19 +38,25 @@ class Metric:
         """``file.py:function``; UsageError where there is no such file."""
         name, _, function = text.rpartition(":")
         file = Path(name)
-        if not file.is_file():
-            raise UsageError(f"{spelled('metric', text)}: there is no file {file}")
+        if (why := why_no_file(file)) is not None:
+            raise UsageError(f"{spelled('metric', text)}: {file}: {why}")
         return Metric(file.absolute(), function)
 
-    def error(self, expected: Outputs, found: Outputs) -> float:
-        """What it says of one sample, never less than 0; inf where that is NaN. MetricError where it is no number."""
+    def error(self, expected: Outputs, found: Outputs, *, until: float = math.inf) -> float:
+        """What it says of one sample, at least 0; inf where that is not finite. MetricError where it is no number.
+
+        TooLateError where it has said nothing ``until`` then (time.monotonic()).
+        """
         given = pickle.dumps((_plain(expected), _plain(found)), protocol=5)
+        seconds = min(CALL_S, max(_MOMENT_S, until - time.monotonic()))
         try:
-            said = answer(MODULE, str(self.file), self.function, given=given, seconds=CALL_S)
+            said = answer(MODULE, str(self.file), self.function, given=given, seconds=seconds)
         except NoAnswerError as error:
+            if time.monotonic() >= until:
+                raise TooLateError("no time is left for a call of the metric") from None
             raise MetricError(f"{spelled('metric', f'{self.file}:{self.function}')}: {error}") from None
         number = float(said)
-        return math.inf if math.isnan(number) else max(0.0, number)
+        return max(0.0, number) if math.isfinite(number) else math.inf
 
 
 def _plain(outputs: Outputs) -> dict[str, Any]:

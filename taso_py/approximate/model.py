@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,13 +70,20 @@ def foreign_domains(model: onnx.ModelProto, exact: onnx.ModelProto) -> list[str]
 
 
 def _domains(model: onnx.ModelProto) -> Iterator[str]:
-    graphs = [model.graph]
-    nodes = [node for function in model.functions for node in function.node]
-    while graphs or nodes:
-        if graphs:
-            nodes.extend(graphs.pop().node)
-            continue
-        node = nodes.pop()
-        yield node.domain
+    return (node.domain for _, node in every_node(model))
+
+
+def every_node(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.NodeProto]]:
+    """Each node, those of branches, loops and functions too, with the function that it is in: empty for the graph."""
+    yield from (("", node) for node in _within(model.graph.node))
+    for function in model.functions:
+        called = f"{function.domain}::{function.name}::{function.overload}"
+        yield from ((called, node) for node in _within(function.node))
+
+
+def _within(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
         for attribute in node.attribute:
-            graphs.extend((attribute.g, *attribute.graphs))
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _within(graph.node)

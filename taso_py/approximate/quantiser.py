@@ -10,13 +10,16 @@ import functools
 import json
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from taso_py.processes.isolated import serve
+from taso_py.processes.isolated import memory_bytes, serve
 
-_MEMORY_BYTES = 64 << 30
+_MEMORY_BYTES = int(min(64 << 30, memory_bytes() / 2))
+"""What this process may take: beyond it a MemoryError ends one answer, where the system would end a process."""
+_PIECE_SHARE = 0.1
+"""Of that, for the values of the samples that are taken together: histograms are made of copies."""
 _LEAST_OPSET = 13
 LATENT = ("Relu", "Clip", "MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity")
 """Operators that hand 8-bit numbers on: made so between layers that are, or each layer would pay for its own ends."""
@@ -68,8 +71,20 @@ def _ranges(prepared: str, data: str, method: str, augmented: str) -> Any:
     calibrator = create_calibrator(
         Path(prepared), None, augmented_model_path=augmented, calibrate_method=CalibrationMethod[method]
     )
-    calibrator.collect_data(_reader(feeds))
+    for piece in _pieces(calibrator, feeds):
+        calibrator.collect_data(_reader(piece))
     return calibrator.compute_data()
+
+
+def _pieces(calibrator: Any, feeds: list[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """All samples, or parts of them where all their inner values at once would be too much for the memory.
+
+    Parts only where it must be: histograms that are merged have other bins.
+    """
+    values = calibrator.infer_session.run(None, dict(feeds[0]))
+    one = sum(value.nbytes for value in values if hasattr(value, "nbytes"))
+    count = max(1, int(_PIECE_SHARE * _MEMORY_BYTES // max(1, one)))
+    return (feeds[k : k + count] for k in range(0, len(feeds), count))
 
 
 def _reader(feeds: list[Mapping[str, Any]]) -> Any:

@@ -116,6 +116,8 @@ class Approximation:
     warrant: str | None = None
     """What the test samples warrant, in words."""
     layers: tuple[ApproximatedLayer, ...] = ()
+    approximate_nodes: tuple[str, ...] = ()
+    """Names of all nodes of the result that compute with 8 bits or through them, its layers included."""
     tried: tuple[TriedApproximation, ...] = ()
 
     @property
@@ -163,7 +165,9 @@ class Approximation:
         if self.provider is not None:
             return f"the whole model ({self.kind}, {short_name(self.provider.ep)})"
         count = len(self.approximated)
-        return f"{count} {'layer' if count == 1 else 'layers'} ({self.kind})"
+        others = max(0, len(self.approximate_nodes) - count)
+        more = f" and {others} other {'node' if others == 1 else 'nodes'}" if others else ""
+        return f"{count} {'layer' if count == 1 else 'layers'}{more} ({self.kind})"
 
 
 def figure(error: float, metric: str | None) -> str:

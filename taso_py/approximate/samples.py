@@ -7,6 +7,7 @@ follows that axis is the whole input, or the input without its first axis, the b
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,11 @@ from taso_py.arrays import Array
 from taso_py.backend.protocol import Feeds
 from taso_py.check.compare import is_floating
 from taso_py.check.facts import InputSpec
-from taso_py.check.inputs import make_feeds
+from taso_py.check.inputs import checked_overrides, make_feeds, raw_as
 from taso_py.check.shapes import Assignment
 from taso_py.errors import UsageError
 from taso_py.options.spelling import spelled
+from taso_py.paths import why_no_file
 
 LEAST = 10
 """Samples below which nothing can be said: 2 to calibrate with, 2 to select by, 6 to test."""
@@ -50,6 +52,25 @@ class Samples:
         """The inputs of one sample."""
         return {name: np.ascontiguousarray(array[number]) for name, array in self.arrays.items()} | dict(self.fixed)
 
+    def distinct(self) -> Numbers:
+        """Numbers of samples without those that are equal to one before: what was seen once is no unseen sample later.
+
+        Of random samples all, which are independent draws even where they are equal.
+        """
+        if self.random:
+            return tuple(range(self.count))
+        first: dict[bytes, int] = {}
+        for number in range(self.count):
+            first.setdefault(self._digest(number), number)
+        return tuple(first.values())
+
+    def _digest(self, number: int) -> bytes:
+        found = hashlib.sha256()
+        for array in self.arrays.values():
+            sample = array[number]
+            found.update(repr(sample.tolist()).encode() if array.dtype.hasobject else sample.tobytes())
+        return found.digest()
+
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The sizes of each input in a sample."""
@@ -68,12 +89,14 @@ class Parts:
     """Used for nothing else than the error that is reported."""
 
 
-def parts_of(count: int, seed: int, file: Path | None = None) -> Parts:
-    """The same parts for the same seed; UsageError, which names the file, for too few samples."""
+def parts_of(numbers: Sequence[int], seed: int, file: Path | None = None) -> Parts:
+    """The same parts of these samples for the same seed; UsageError, which names the file, for too few."""
+    count = len(numbers)
     if count < LEAST:
         named = spelled("calibration", file)
-        raise UsageError(f"{named} has {count} samples: {LEAST} is the least, to calibrate, select and test on others")
-    order = tuple(int(k) for k in np.random.default_rng([seed, count]).permutation(count))
+        found = f"{count} different {'sample' if count == 1 else 'samples'}"
+        raise UsageError(f"{named} has {found}: {LEAST} is the least, to calibrate, select and test on others")
+    order = tuple(numbers[k] for k in np.random.default_rng([seed, count]).permutation(count))
     size = max(2, min(_MOST_PART, count // _PART))
     return Parts(order[:size], order[size : 2 * size], order[2 * size : 2 * size + _MOST_TESTED])
 
@@ -91,6 +114,7 @@ def drawn(inputs: Sequence[InputSpec], sizes: Assignment, seed: int, overrides: 
 
 def read_samples(path: Path, inputs: Sequence[InputSpec], overrides: Mapping[str, Any]) -> Samples:
     """The samples of a file; UsageError with what is wrong where they are not the model's inputs."""
+    overrides = checked_overrides(inputs, overrides)
     named = spelled("calibration", path)
     found = _arrays(path, named)
     wanted = {spec.name: spec for spec in inputs if spec.name not in overrides}
@@ -112,8 +136,8 @@ def read_samples(path: Path, inputs: Sequence[InputSpec], overrides: Mapping[str
 
 
 def _arrays(path: Path, named: str) -> dict[str, Array]:
-    if not path.is_file():
-        raise UsageError(f"{named}: there is no such file")
+    if (why := why_no_file(path)) is not None:
+        raise UsageError(f"{named}: {why}")
     try:
         with path.open("rb") as opened:  # numpy leaves open what is no archive
             if opened.read(len(_ARCHIVE)) != _ARCHIVE:  # numpy would take it for an array, or for a pickle
@@ -134,7 +158,9 @@ def _fitted(array: Array, spec: InputSpec, named: str) -> Array:
     if array.ndim == 0 or array.shape[0] == 0:
         raise UsageError(f"{named} has no samples: its first axis counts them")
     dims = spec.dims
-    if dims is None or (array.ndim == len(dims) and dims[:1] and (dims[0] == 1 or isinstance(dims[0], str))):
+    if dims is None:
+        pass  # what the input takes is not known: each sample is taken for all of it
+    elif array.ndim == len(dims) and dims[:1] and (dims[0] == 1 or isinstance(dims[0], str)):
         array = array[:, np.newaxis]
     elif array.ndim == len(dims) and dims:
         raise UsageError(f"{named}: the input takes {dims[0]} at once: give arrays of shape {_said(('n', *dims))}")
@@ -171,9 +197,8 @@ def _typed(array: Array, spec: InputSpec, named: str) -> Array:
         return array
     if wanted.kind == "O" and array.dtype.kind in "US":
         return array.astype(object)
-    # .npz files hold extension types as raw bytes of the same width
-    if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
-        return array.view(wanted)
+    if (extension := raw_as(array, wanted)) is not None:
+        return extension
     raise UsageError(f"{named} is {array.dtype}, the model expects {wanted}: convert it")
 
 

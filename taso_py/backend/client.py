@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +46,11 @@ from taso_py.backend.protocol import (
     send,
 )
 from taso_py.backend.starting import Child, started
-from taso_py.errors import ModelError, OutputError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
-from taso_py.folders import RunFolder
-from taso_py.processes.isolated import last_words
+from taso_py.errors import ModelError, RuntimeMissingError, UsageError, WorkerError, WorkerTimeoutError
+from taso_py.files import require_text_name
+from taso_py.folders import temporary_folder
+from taso_py.paths import why_no_file
+from taso_py.processes.isolated import LONGEST_S, ending, killed_after, last_words
 from taso_py.stop import is_hurried
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ if TYPE_CHECKING:
 
     Samples = list[np.ndarray[Any, np.dtype[np.float64]]]
 
-_MOMENT_S, _FAREWELL_S = 1.0, 2.0
-_LONGEST_S = 1e6  # poll(2) counts milliseconds in an int; deadlines may be infinite
+_MOMENT_S, _FAREWELL_S, _LEAST_START_S = 1.0, 2.0, 5.0
 
 
 class Worker:
@@ -208,13 +208,7 @@ class Worker:
     ) -> tuple[Kernel, ...]:
         """Seconds of each kernel of the optimised graph, from runs of ``budget_s`` seconds in a session of its own."""
         ref = ModelRef.of(model)
-        try:
-            made = RunFolder()
-        except OSError as error:
-            raise OutputError(
-                f"cannot make a folder for a profile: {error.strerror}; name a place in TMPDIR"
-            ) from error
-        with made as folder:
+        with temporary_folder() as folder:
             request = Profile(self._request(ref), feeds, budget_s, str(folder.path))
             try:
                 return cast("tuple[Kernel, ...]", self._call(request, timeout))
@@ -227,12 +221,12 @@ class Worker:
 
     def places(
         self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None
-    ) -> Mapping[str, int]:
-        """How many nodes of the model each provider runs, at the configuration's provider."""
+    ) -> Mapping[str, tuple[str, ...]]:
+        """The nodes of the optimised graph that each provider runs, by name, at the configuration's provider."""
         ref = ModelRef.of(model)
-        with RunFolder() as folder:
+        with temporary_folder() as folder:
             request = Places(self._request(ref), feeds, str(folder.path))
-            return cast("Mapping[str, int]", self._call(request, timeout))
+            return cast("Mapping[str, tuple[str, ...]]", self._call(request, timeout))
 
     def conform(
         self, check: str, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None
@@ -300,21 +294,23 @@ class Worker:
     def _call(self, request: Request, timeout: float | None = None) -> Any:
         """Send one request and return the reply's value; any failure to do so ends the child."""
         child = self._alive()
-        limit = min(self.timeout if timeout is None else timeout, max(_MOMENT_S, self.until - time.monotonic()))
-        doing = type(request).__name__.lower()
+        left = max(_MOMENT_S, self.until - time.monotonic())
+        limit = min(self.timeout if timeout is None else timeout, left, LONGEST_S)
+        end, doing = time.monotonic() + limit, type(request).__name__.lower()
         try:
-            send(child.connection, request)
-            if not child.connection.poll(min(limit, _LONGEST_S)):
-                raise TimeoutError
-            reply = cast(Reply, receive(child.connection))
-        except TimeoutError:
+            with killed_after(child.process, limit):
+                send(child.connection, request)
+                if not child.connection.poll(limit):
+                    raise TimeoutError
+                reply = cast(Reply, receive(child.connection))
+        except (EOFError, OSError) as error:
+            if not isinstance(error, TimeoutError) and time.monotonic() < end:
+                raise WorkerError(self._bury(doing)) from None
             self._kill()
             raise WorkerTimeoutError(
                 f"worker did not answer {doing} within {limit:.3g} s and was stopped: "
                 "allow more time or use a smaller input"
             ) from None
-        except (EOFError, OSError):
-            raise WorkerError(self._bury(doing)) from None
         except BaseException:  # Ctrl-C: the late reply must not answer the next request
             self._kill()
             raise
@@ -324,7 +320,7 @@ class Worker:
 
     def _alive(self) -> Child:
         if self._child is None:
-            self._child = started(self.config)
+            self._child = started(self.config, max(_LEAST_START_S, self.until - time.monotonic()))
             self._version = self._child.info.ort_version
         return self._child
 
@@ -346,8 +342,7 @@ class Worker:
         tail = last_words(child.stderr)
         self.stop()
         self.restarts += 1
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"worker died ({how}) during {doing}; it is restarted for the next request{tail}"
+        return f"worker died ({ending(code)}) during {doing}; it is restarted for the next request{tail}"
 
 
 _ERRORS: dict[str, type[ModelError | RuntimeMissingError | WorkerError]] = {
@@ -358,10 +353,12 @@ _ERRORS: dict[str, type[ModelError | RuntimeMissingError | WorkerError]] = {
 
 
 def _require_file(ref: ModelRef) -> None:
-    if not isinstance(ref.model, Path) or ref.model.is_file():
-        return
-    reason = "is a directory" if ref.model.is_dir() else "does not exist"
-    raise ModelError(f"{ref.model}: {reason}: give the path of an ONNX file")
+    """`ModelError` for a model in no file, or in one that ONNX Runtime cannot open by its name."""
+    if isinstance(ref.model, Path) and (why := why_no_file(ref.model)) is not None:
+        raise ModelError(f"{ref.model}: {why}: give the path of an ONNX file")
+    place = ref.model if isinstance(ref.model, Path) else ref.base_dir
+    if place is not None:
+        require_text_name(place)
 
 
 def _advice(message: str) -> str:

@@ -6,7 +6,6 @@ package at a time, never our own site-packages, whose ONNX Runtime would be take
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,9 @@ from pathlib import Path
 
 from taso_py.backend.runtime import DISTRIBUTIONS, require_runtime
 from taso_py.errors import RuntimeMissingError
+from taso_py.files import parse_json
 from taso_py.options.spelling import spelled
+from taso_py.paths import is_folder, reason_of, why_no_file
 from taso_py.processes.isolated import command, environment
 
 LEAST_PYTHON, LEAST_RUNTIME = (3, 11), (1, 23)
@@ -99,26 +100,36 @@ def absolute(path: Path) -> Path:
 @cache
 def _described(path: Path) -> Interpreter:
     called = spelled("ep_python", path)
-    if path.is_dir():
+    if is_folder(path):
         raise RuntimeMissingError(f"{called} is a directory: name the python in it, {path / 'bin' / 'python'}")
-    if not path.is_file():
-        raise RuntimeMissingError(f"{called}: there is no such interpreter: python3 -m venv makes one")
+    if (why := why_no_file(path)) is not None:
+        raise RuntimeMissingError(f"{called}: {why}: python3 -m venv makes an interpreter")
     words = [str(path), "-c", _DESCRIBE, " ".join(_NEEDED), *DISTRIBUTIONS]
     try:
         done = subprocess.run(
-            words, env=foreign_environment(), capture_output=True, text=True, timeout=_DESCRIBE_S, check=False
-        )
-        told = json.loads(done.stdout.strip().splitlines()[-1])
-        found = tuple((name, version) for name, version in told["distributions"])
-        return Interpreter(path, tuple(told["version"]), found, tuple(told["lacking"]))
+            words, env=foreign_environment(), capture_output=True, encoding="utf-8", errors="replace",
+            timeout=_DESCRIBE_S, check=False,
+        )  # fmt: skip
     except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise RuntimeMissingError(f"{called} cannot be started: {reason}") from None
+        raise RuntimeMissingError(f"{called} cannot be started: {reason_of(error)}") from None
     except subprocess.TimeoutExpired:
         raise RuntimeMissingError(f"{called} did not answer within {_DESCRIBE_S:.0f} s") from None
+    try:
+        return _read(path, done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError, KeyError, TypeError):
         last = " ".join(done.stderr.split())[-200:] or f"exit code {done.returncode}"
         raise RuntimeMissingError(f"{called} does not answer as a Python does: {last}") from None
+
+
+def _read(path: Path, answer: str) -> Interpreter:
+    """What the program above prints; ValueError, KeyError or TypeError where it was not that."""
+    told = parse_json(answer)
+    version, lacking = tuple(told["version"]), tuple(told["lacking"])
+    distributions = tuple((name, number) for name, number in told["distributions"])
+    texts = (*lacking, *(text for pair in distributions for text in pair))
+    if not all(isinstance(number, int) for number in version) or not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    return Interpreter(path, version, distributions, lacking)
 
 
 def require_interpreter(path: Path) -> Interpreter:

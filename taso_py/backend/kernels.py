@@ -45,12 +45,12 @@ def kernels_of(profile: Path, runs: int) -> tuple[Kernel, ...]:
     )
 
 
-def nodes_by_provider(profile: Path) -> dict[str, int]:
-    """How many nodes each provider ran; a graph that one has compiled is one node."""
-    found: dict[str, set[str]] = defaultdict(set)
+def nodes_by_provider(profile: Path) -> dict[str, tuple[str, ...]]:
+    """The nodes that each provider ran, by name; a graph that one has compiled is one node."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
     for event in _kernel_events(json.loads(profile.read_text(encoding="utf-8"))):
-        found[str(event.get("args", {}).get("provider", ""))].add(event["name"])
-    return {provider: len(names) for provider, names in found.items()}
+        found[str(event.get("args", {}).get("provider", ""))][event["name"].removesuffix(_SUFFIX)] = None
+    return {provider: tuple(names) for provider, names in found.items()}
 
 
 def _kernel_events(events: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:

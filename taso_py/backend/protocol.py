@@ -173,7 +173,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Run a model once and count the nodes that each provider ran, by its name."""
+    """Run a model once and tell the nodes that each provider ran, by its name."""
 
     opened: Open
     feeds: Feeds

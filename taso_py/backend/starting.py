@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO, cast
 
 from taso_py.backend.interpreters import runtime_of, worker_command, worker_environment
 from taso_py.backend.protocol import Info, Reply, WorkerConfig, receive, send
-from taso_py.errors import RuntimeMissingError, WorkerError
-from taso_py.processes.isolated import last_words, scratch
+from taso_py.errors import RuntimeMissingError, WorkerError, WorkerTimeoutError
+from taso_py.processes.isolated import ending, last_words, scratch
 
 _START_S = 120.0  # importing ONNX Runtime from a cold disk
 
@@ -27,8 +28,8 @@ class Child:
     sessions: dict[int, int]
 
 
-def started(config: WorkerConfig) -> Child:
-    """A child in its own session, so that a terminal's Ctrl-C reaches the parent only.
+def started(config: WorkerConfig, within: float) -> Child:
+    """A child in its own session, so that a terminal's Ctrl-C reaches the parent only; it has so many seconds.
 
     RuntimeMissingError where its interpreter or ONNX Runtime is missing, WorkerError where it does not start.
     """
@@ -46,26 +47,39 @@ def started(config: WorkerConfig) -> Child:
             env=worker_environment(config.python),
         )
     connection = Connection(ours.detach())
-    reply = _greeting(connection, config)
+    within = min(_START_S, within)
+    end = time.monotonic() + within
+    try:
+        reply = _greeting(connection, config, within)
+    except BaseException:  # somebody who asked to stop
+        process.kill()
+        raise
     if reply is not None and isinstance(reply.value, Info):
         return Child(process, connection, stderr, reply.value, {})
+    late = time.monotonic() >= end
     process.kill()
     code = process.wait()
     connection.close()
-    tail = last_words(stderr)
-    stderr.close()
+    with stderr:
+        tail = last_words(stderr)
     if reply is not None:  # it says itself what it lacks
         raise RuntimeMissingError(str(reply.value))
+    raise _fault(config, f"no answer within {within:.3g} s" if late else ending(code), tail, late=late)
+
+
+def _fault(config: WorkerConfig, how: str, tail: str, *, late: bool) -> RuntimeMissingError | WorkerError:
+    """Why there is no worker."""
     if config.python is not None:
-        words = f"no worker can start under {config.python} (exit code {code}): check the onnxruntime there{tail}"
-        raise RuntimeMissingError(words)
-    raise WorkerError(f"worker cannot start (exit code {code}): check the onnxruntime installation{tail}")
+        words = f"no worker can start under {config.python} ({how}): check the onnxruntime there{tail}"
+        return RuntimeMissingError(words)
+    kind = WorkerTimeoutError if late else WorkerError
+    return kind(f"worker cannot start ({how}): check the onnxruntime installation{tail}")
 
 
-def _greeting(connection: Connection, config: WorkerConfig) -> Reply | None:
+def _greeting(connection: Connection, config: WorkerConfig, within: float) -> Reply | None:
     """The child's first words; None where it has none."""
     try:
         send(connection, config)
-        return cast(Reply, receive(connection)) if connection.poll(_START_S) else None
+        return cast(Reply, receive(connection)) if connection.poll(within) else None
     except (EOFError, OSError):
         return None

@@ -253,8 +253,8 @@ class Host:
             raise ModelError(one_line(error)) from error
         return kernels_of(Path(session.end_profiling()), runs)
 
-    def places(self, request: Places) -> dict[str, int]:
-        """How many nodes of a model each provider runs."""
+    def places(self, request: Places) -> dict[str, tuple[str, ...]]:
+        """The nodes of a model that each provider runs, by name."""
         options = self.options(request.opened)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(request.folder) / "places")

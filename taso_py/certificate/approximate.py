@@ -19,6 +19,7 @@ from taso_py.errors import ApproximateError, CertificateError, SuperoptError
 from taso_py.finished import Evidence
 from taso_py.onnx_io.artifact import Artifact
 from taso_py.onnx_io.read import read_proto
+from taso_py.providers.record import approximation_of, session_file
 
 if TYPE_CHECKING:
     from taso_py.certificate.certify import Certified
@@ -54,10 +55,37 @@ def _without_nodes(kind: str) -> str:
     return "run as its session file says, at less precision" if kind == HINT else "replaced by another model"
 
 
-def not_proved(
-    rest: Unproved, original: Path | onnx.ModelProto, optimised: Path | onnx.ModelProto, exact: Certified
+def require_exact(
+    rest: Unproved | None,
+    original: Path | onnx.ModelProto,
+    optimised: Path | onnx.ModelProto,
+    made: Artifact,
+    exact: Certified,
+) -> None:
+    """ApproximateError where the optimised model, or a session of it, is another than ``made``, which is certified.
+
+    CertificateError where it is another model than the certificate names, or does not stand where the original does.
+    """
+    if rest is not None:
+        raise _not_proved(rest, original, optimised, made.proto(), exact)
+    said = approximation_of(optimised) if isinstance(optimised, Path) else None
+    if said is not None:
+        what = f"{session_file(Path(optimised))} runs it as an approximation ({' '.join(said.split())[:200]})"
+        raise ApproximateError(f"exact part certified ({_steps(exact)}); {what}: error not proved", exact)
+
+
+def _steps(exact: Certified) -> str:
+    return f"{len(exact.rules)} proved rules in {exact.places} places" if exact.steps else "the original unchanged"
+
+
+def _not_proved(
+    rest: Unproved,
+    original: Path | onnx.ModelProto,
+    optimised: Path | onnx.ModelProto,
+    proved: onnx.ModelProto,
+    exact: Certified,
 ) -> ApproximateError:
-    """What is to be said of an approximate model whose exact part is certified.
+    """What is to be said of an approximate model whose exact part, ``proved``, is certified.
 
     CertificateError where it is another model than the certificate names, or does not stand where the original does.
     """
@@ -69,10 +97,9 @@ def not_proved(
     unlike = interface_difference(read_facts(first), read_facts(proto))
     if unlike is not None:
         raise CertificateError(f"the approximate model cannot take the original's place: {unlike}")
-    nodes = approximate_nodes(proto)
-    steps = f"{len(exact.rules)} proved rules in {exact.places} places" if exact.steps else "the original unchanged"
+    nodes = approximate_nodes(proto, proved)
     kind = " ".join(rest.kind.split())[:40]
     listed = ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
     what = f"{len(nodes)} nodes approximated ({listed})" if nodes else _without_nodes(kind)
-    words = f"exact part certified ({steps}); {what}, {kind}: error not proved"
+    words = f"exact part certified ({_steps(exact)}); {what}, {kind}: error not proved"
     return ApproximateError(words, exact, nodes)

@@ -21,7 +21,7 @@ import onnx
 from taso_py.backend.pool import WorkerPool
 from taso_py.backend.runtime import require_runtime
 from taso_py.certificate import describe
-from taso_py.certificate.approximate import not_proved
+from taso_py.certificate.approximate import require_exact
 from taso_py.certificate.compare import Rebuilt, largest_ulp
 from taso_py.certificate.digest import digest, leads_to
 from taso_py.certificate.document import Certificate, Law, read
@@ -75,7 +75,8 @@ def certify(
     stands in for the judgement of rules; ``pool`` lends a worker for the runs.  Raises `CertificateError` with the
     first thing that does not hold, `UsageError` for a file that is no certificate, `ModelError` for a model that
     cannot be read or run, `RuntimeMissingError` without ONNX Runtime.  Where an approximation took the place of the
-    exact model, that is checked alike and `ApproximateError` raised: such a result is never certified as a whole.
+    exact model, or the session file beside it makes one of it, that is checked alike and `ApproximateError` raised:
+    such a result is never certified as a whole.
     """
     require_runtime()
     document, as_written = read(certificate)
@@ -96,9 +97,8 @@ def certify(
     require_valid(original, proved)
     runs = require_agreement(original, proved, inputs or Inputs(), pool)
     found = _certified(document, largest, same_file, runs)
-    if rest is None:
-        return found
-    raise not_proved(rest, original, optimised, found)
+    require_exact(rest, original, optimised, made, found)
+    return found
 
 
 def _certified(document: Certificate, largest: int, same_file: bool, runs: int) -> Certified:

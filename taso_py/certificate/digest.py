@@ -10,8 +10,9 @@ import onnx
 
 from taso_py.certificate.document import Digest
 from taso_py.errors import ModelError, OutputError
-from taso_py.folders import RunFolder
+from taso_py.folders import temporary_folder
 from taso_py.onnx_io.artifact import Artifact, external_locations
+from taso_py.paths import exists, is_file
 
 _DATA = ".data"
 
@@ -30,7 +31,7 @@ def leads_to(made: Artifact, stated: Digest) -> bool:
 
 
 def _digests(made: Artifact, name: str) -> Iterator[Digest]:
-    with RunFolder() as folder:
+    with temporary_folder() as folder:
         target = folder.path / name
         try:
             made.write(target.parent, target)
@@ -49,7 +50,7 @@ def _file_name(stated: Digest) -> str:
 
 def _of_file(path: Path) -> str:
     try:
-        if not path.is_file() and path.exists():  # to open a FIFO would wait for ever, and a device has no end
+        if not is_file(path) and exists(path):  # to open a FIFO would wait for ever, and a device has no end
             raise ModelError(f"{path} is no regular file: copy the weights into one beside the model")
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ from taso_py.backend.runtime import available_threads
 from taso_py.check.check import Checker
 from taso_py.check.compare import compare_values, is_floating
 from taso_py.check.facts import InputSpec, interface_difference, read_facts
-from taso_py.check.inputs import make_feeds, override_shapes
+from taso_py.check.inputs import make_feeds, with_arrays
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes
 from taso_py.check.tolerance import Closeness, Limit, tolerance_for
 from taso_py.errors import CertificateError, ModelError, WorkerError
@@ -95,7 +95,7 @@ class _Mixed:
     def run(self, inputs: Inputs) -> int:
         """How many draws both models were run on; of the sizes, counts and the like with which the check ran."""
         fit = self.checker.fit()
-        sizes = resolve_shapes(fit.inputs, {**inputs.shapes, **override_shapes(inputs.arrays)}, fit.sizes)
+        sizes = resolve_shapes(fit.inputs, with_arrays(inputs.shapes, inputs.arrays), fit.sizes)
         handles = [self.worker.open(m, level="disable", ep=CPU) for m in (self.first, self.second)]
         try:
             return sum(self._draw(mixed_feeds(fit.inputs, sizes, inputs, k), inputs, *handles) for k in range(_DRAWS))

@@ -17,6 +17,7 @@ from taso_py.certificate.document import Certificate, CertifiedStep, Decisions, 
 from taso_py.difference.graph import Graph
 from taso_py.errors import SuperoptError
 from taso_py.graph.table import Table
+from taso_py.onnx_io.artifact import require_unchanged
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import folded_weights, new_types
 from taso_py.onnx_io.load import Loaded
@@ -82,6 +83,7 @@ class Way:
 
     def certificate(self, optimised: Path | onnx.ModelProto) -> str:
         """The certificate's text; without steps when the result is the original."""
+        require_unchanged(self.loaded.stamps)
         folded = folded_weights(self.exported) if self.exported is not None else {}
         return Certificate(
             original=digest(self.source),
@@ -95,6 +97,7 @@ class Way:
 
     def decisions(self, measured: Mapping[str, Any]) -> str:
         """The text of the decisions; ``measured`` is for whoever reviews them."""
+        require_unchanged(self.loaded.stamps)
         return Decisions(
             original=digest(self.source),
             freeze_initializers=self.freeze_initializers,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from taso_py.check.report import CheckReport, refused
 from taso_py.check.shapes import Shape
 from taso_py.check.tolerance import Closeness
 from taso_py.check.trial import CandidateTrial
-from taso_py.errors import ModelError, WorkerError
+from taso_py.errors import ModelError, TooLateError, WorkerError
 from taso_py.stop import is_hurried
 
 
@@ -76,10 +77,29 @@ class Checker:
             if worker is not self._lent:
                 worker.stop(at_once=at_once)
 
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Within the block no worker is waited for beyond the limit, and nothing holds that was found after it.
+
+        TooLateError: a worker that did not answer then says nothing of a model, neither good nor bad.
+        """
+        try:
+            with self._worker.keeping_to(self.limits.until), self._deployed.keeping_to(self.limits.until):
+                yield
+        except (ModelError, WorkerError):
+            self._require_time()
+            raise
+        self._require_time()
+
+    def _require_time(self) -> None:
+        if time.monotonic() >= self.limits.until:
+            raise TooLateError("no time is left to compare models")
+
     def prepare(self) -> Prepared:
         """Run the original on all cases (once); ModelError when ONNX Runtime cannot run it."""
         if self._prepared is None:
-            self._prepared = self._oracle.prepare(self.limits)
+            with self._in_time():
+                self._prepared = self._oracle.prepare(self.limits)
         return self._prepared
 
     def fit(self) -> Fit:
@@ -102,6 +122,7 @@ class Checker:
 
         ``deployed`` False leaves out the session as it will run; ``first_failure`` stops at the first
         mismatch (both for bisection). After ``deadline`` (time.monotonic()) only the first two cases are run.
+        TooLateError where the checker's own last moment passes.
         """
         begin = time.monotonic()
         trial = CandidateTrial(
@@ -116,9 +137,10 @@ class Checker:
             first_failure=first_failure,
             closeness=self.closeness,
         )
-        trial.at_oracle()
-        if deployed and trial.reason is None:
-            trial.as_deployed()
+        with self._in_time():
+            trial.at_oracle()
+            if deployed and trial.reason is None:
+                trial.as_deployed()
         return trial.report(time.monotonic() - begin)
 
     def cramped(self, candidate: ModelRef) -> str | None:
@@ -127,7 +149,8 @@ class Checker:
             return None
         cases = [case.feeds for case in self.prepare().cases[:ALWAYS]]
         try:
-            return cramped(self._worker, self.original, candidate, cases)
+            with self._in_time():
+                return cramped(self._worker, self.original, candidate, cases)
         except (ModelError, WorkerError) as error:
             return f"its values cannot be looked at: {error}"
 
@@ -146,7 +169,7 @@ def check(
     """One candidate against one original; the original may use half of the time that ``limits`` leaves."""
     whole = limits or OracleLimits()
     now = time.monotonic()
-    half = OracleLimits(now + (whole.deadline - now) / 2, whole.max_cases, whole.flops)
+    half = replace(whole, deadline=now + (whole.deadline - now) / 2)
     with Checker(
         original, config, workloads=workloads, overrides=overrides, seed=seed, limits=half, closeness=closeness
     ) as checker:

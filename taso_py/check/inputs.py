@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -14,9 +13,10 @@ from taso_py.arrays import Array
 from taso_py.backend.protocol import Feeds
 from taso_py.check.facts import InputSpec
 from taso_py.check.roles import Resolve, Role, legal_array
-from taso_py.check.shapes import Assignment, dim_size, item_bytes
+from taso_py.check.shapes import ArrayShape, Assignment, Shape, dim_size, item_bytes
 from taso_py.errors import UsageError
 from taso_py.options.spelling import spelled
+from taso_py.processes.isolated import memory_bytes
 
 Fill = Literal["normal", "negative", "large", "tiny", "uniform", "zeros"]
 
@@ -26,6 +26,8 @@ FILLS: tuple[Fill, ...] = get_args(Fill)
 _DISCRETE_FILLS: tuple[Fill, ...] = ("normal", "uniform", "zeros")
 _COPIES = 4
 """Inputs, outputs and what is compared are in memory at the same time, in more than one process."""
+_REGISTERED = 2
+"""numpy's word for an element type that another package has added."""
 _WORDS = ("", "a", "superopt", "Ünïcode", "two words", "0")
 
 
@@ -46,20 +48,44 @@ def make_feeds(
     overrides: Mapping[str, Any] | None = None,
 ) -> Feeds:
     """One value per input; the same arguments give the same values. ``overrides`` replace generated ones."""
-    given = overrides or {}
-    unknown = sorted(set(given) - {spec.name for spec in inputs})
-    if unknown:
-        known = ", ".join(spec.name for spec in inputs)
-        raise UsageError(f"{spelled('inputs', key=unknown[0])}: the model has no such input: use one of {known}")
+    given = checked_overrides(inputs, overrides or {})
     return {
-        spec.name: _checked(spec, given[spec.name]) if spec.name in given else _value(spec, assignment, fill, seed)
-        for spec in inputs
+        spec.name: given[spec.name] if spec.name in given else _value(spec, assignment, fill, seed) for spec in inputs
     }
 
 
-def override_shapes(overrides: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def checked_overrides(inputs: Sequence[InputSpec], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The values given for inputs, as the model takes them; UsageError for one that it does not have or take."""
+    specs = {spec.name: spec for spec in inputs}
+    unknown = sorted(overrides.keys() - specs.keys())
+    if unknown:
+        raise UsageError(
+            f"{spelled('inputs', key=unknown[0])}: the model has no such input: use one of {', '.join(specs)}"
+        )
+    return {name: _checked(specs[name], value) for name, value in overrides.items()}
+
+
+def override_shapes(overrides: Mapping[str, Any]) -> dict[str, ArrayShape]:
     """The shapes that given arrays fix, as options for `resolve_shapes`."""
-    return {name: np.shape(value) for name, value in overrides.items() if isinstance(value, (np.ndarray, np.generic))}
+    arrays = {name: value for name, value in overrides.items() if isinstance(value, (np.ndarray, np.generic))}
+    return {name: ArrayShape(np.shape(value)) for name, value in arrays.items()}
+
+
+def with_arrays(shapes: Mapping[str, Shape], overrides: Mapping[str, Any]) -> dict[str, Shape]:
+    """Shapes and those of given arrays, as options for `resolve_shapes`; UsageError where both speak of one input."""
+    fixed = override_shapes(overrides)
+    for name in shapes.keys() & fixed.keys():
+        if tuple(shapes[name]) != tuple(fixed[name]):
+            said, array = (",".join(map(str, one[name])) for one in (shapes, fixed))
+            words = f"the array that is given for it has shape {array}: drop one of both"
+            raise UsageError(f"{spelled('shapes', said, key=name)}: {words}")
+    return {**shapes, **fixed}
+
+
+def raw_as(array: Array, wanted: np.dtype[Any]) -> Array | None:
+    """An array of an extension type that a file holds as raw bytes of the same width; None for anything else."""
+    raw = array.dtype.kind == "V" and array.dtype.fields is None and array.dtype.itemsize == wanted.itemsize
+    return array.view(wanted) if raw and wanted.isbuiltin == _REGISTERED else None
 
 
 def _value(spec: InputSpec, assignment: Assignment, fill: Fill, seed: int) -> Any:
@@ -113,20 +139,13 @@ def advice(inputs: Sequence[InputSpec], assignment: Assignment, overrides: Mappi
 def _require_memory(spec: InputSpec, shape: tuple[int, ...]) -> None:
     """UsageError for an input whose values cannot be held in memory, several times over."""
     needed = math.prod(shape) * max(8, item_bytes(spec))  # drawn as float64
-    if needed > _memory_bytes() / _COPIES:
+    if needed > memory_bytes() / _COPIES:
         size = ",".join(map(str, shape))
         raise UsageError(
             f"input '{spec.name}' of shape {size} takes {needed / 2**30:.1f} GiB to fill: "
             f"choose smaller sizes with {spelled('shapes', key=spec.name, metavar='...')}, "
             "if the model leaves them open"
         )
-
-
-def _memory_bytes() -> float:
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):  # not on this platform
-        return math.inf
 
 
 def _array(
@@ -197,9 +216,8 @@ def _checked(spec: InputSpec, value: Any) -> Any:
     wanted = _dtype(spec)
     if value.dtype == wanted or (wanted.kind == "O" and value.dtype.kind in "US"):
         return value
-    # .npy files hold extension types as raw bytes of the same width
-    if value.dtype.kind == "V" and value.dtype.itemsize == wanted.itemsize:
-        return value.view(wanted)
+    if (extension := raw_as(value, wanted)) is not None:
+        return extension
     raise UsageError(
         f"{spelled('inputs', key=spec.name)}: the array is {value.dtype}, the model expects {wanted}: convert it"
     )

@@ -15,7 +15,7 @@ from taso_py.backend.protocol import CPU, Feeds, ModelRef, Outputs
 from taso_py.check.compare import Deviation, arrays_of, compare_outputs
 from taso_py.check.facts import ModelFacts
 from taso_py.check.fitting import FIT_S, fitted
-from taso_py.check.inputs import Fill, advice, fills_for, make_feeds, override_shapes
+from taso_py.check.inputs import Fill, advice, fills_for, make_feeds, with_arrays
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes, second_sizes
 from taso_py.errors import ModelError, WorkerError
 
@@ -69,9 +69,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class OracleLimits:
-    """What bounds the work: a time.monotonic() value, a number of cases, FLOPs of one run (None: unknown)."""
+    """What bounds the work: time.monotonic() values, a number of cases, FLOPs of one run (None: unknown)."""
 
     deadline: float = float("inf")
+    """After it only what is always compared is run."""
+    until: float = float("inf")
+    """And after this not even that: there is no verdict."""
     max_cases: int = 64
     flops: float | None = None
 
@@ -141,9 +144,8 @@ class Oracle:
         return [PlannedCase(fill, size, f"{fill} at {size.describe()}") for fill, size in order]
 
     def _assignments(self) -> list[Assignment]:
-        given = override_shapes(self.overrides)
-        workloads = self.workloads or ({},)
-        return [resolve_shapes(self.facts.inputs, {**options, **given}, self.sizes) for options in workloads]
+        given = [with_arrays(options, self.overrides) for options in self.workloads or ({},)]
+        return [resolve_shapes(self.facts.inputs, options, self.sizes) for options in given]
 
     def _second(self, exact: int, first: Assignment) -> Assignment | None:
         candidates = second_sizes(self.facts.inputs, first, tuple(self.overrides))
@@ -172,7 +174,7 @@ class Oracle:
 
     def _fitted(self, limits: OracleLimits) -> bool:
         """Whether there are other inputs with which the original runs."""
-        given = {**next(iter(self.workloads), {}), **override_shapes(self.overrides)}
+        given = with_arrays(next(iter(self.workloads), {}), self.overrides)
         seconds = min(FIT_S, max(1.0, limits.deadline - time.monotonic()))
         fit = fitted(self.worker, self.original, self.facts, given, self.overrides, seed=self.seed, seconds=seconds)
         if fit is None:

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 
 from taso_py.check.facts import Dim, InputSpec
 from taso_py.errors import UsageError
@@ -17,6 +18,10 @@ Shape = tuple[int, ...]
 DEFAULT_BYTES = 2**26
 """Most memory that all inputs together take at sizes that nobody chose."""
 
+_LONGEST = 200
+"""Characters of an expression that is read."""
+_DOUBLINGS = 20
+
 _ARITHMETIC = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -24,6 +29,12 @@ _ARITHMETIC = {
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.floordiv,
 }
+
+
+class ArrayShape(tuple[int, ...]):
+    """The shape of an array that is given for an input: what is wrong with it is wrong with the array."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ def resolve_shapes(
     ``found``: sizes of symbols with which the model is known to run, where the options do not say others.
     Default: a symbolic first axis is 1, the last two axes of rank 4 are 224, others 128; the same symbol has
     the same size everywhere. The largest defaults are halved until all inputs fit into `DEFAULT_BYTES`.
-    UsageError for an unknown name, a wrong rank, a fixed dimension contradicted.
+    UsageError for an unknown name, a wrong rank, a fixed dimension contradicted, sizes at which there is no such input.
     """
     specs = {spec.name: spec for spec in inputs}
     symbols = dict.fromkeys(symbol for spec in inputs for symbol in symbols_of(spec))
@@ -62,17 +73,44 @@ def resolve_shapes(
             _bind(name, shape[0], sizes, spelled("shapes", key=name))
         else:
             known = ", ".join([*specs, *(symbol for symbol in symbols if "[" not in symbol)])
-            raise UsageError(
-                f"{spelled('shapes', key=name)}: the model has no such input or symbol: use one of {known}"
-            )
+            what = "input" if isinstance(shape, ArrayShape) else "input or symbol"
+            raise UsageError(f"{_option(name, shape)}: the model has no such {what}: use one of {known}")
+    for name in shapes:
+        _bind_computed(specs[name], shapes[name], sizes)
     given = set(sizes)
     for spec in inputs:
         for axis, dim in enumerate(spec.dims or ()):
             for symbol in _names(dim):
                 default = _default(spec, axis) if symbol == dim else 128
                 sizes.setdefault(symbol, (found or {}).get(symbol, default))
+    _settle(inputs, sizes, sizes.keys() - given)
     shrunk = _shrink(inputs, sizes, sizes.keys() - given, shapes)
-    return Assignment(sizes, {spec.name: _shape(spec, sizes, shapes) for spec in inputs}, shrunk)
+    assigned = {spec.name: _shape(spec, sizes, shapes) for spec in inputs}
+    for name, shape in shapes.items():
+        if assigned[name] != shape:
+            raise UsageError(f"{_option(name, shape)}: its symbols make it {_text(assigned[name])}: choose these")
+    return Assignment(sizes, assigned, shrunk)
+
+
+def _settle(inputs: Sequence[InputSpec], sizes: dict[str, int], free: Set[str]) -> None:
+    """Larger ``free`` sizes, else smaller ones, for dimensions that have none, as "n - 1000" has not at 128."""
+    for dim in (dim for spec in inputs for dim in spec.dims or ()):
+        symbols = [symbol for symbol in _names(dim) if symbol in free]
+        larger = ({symbol: sizes[symbol] << k for symbol in symbols} for k in range(_DOUBLINGS))
+        smaller = ({symbol: sizes[symbol] >> k for symbol in symbols} for k in range(_DOUBLINGS))
+        sizes.update(next((tried for tried in chain(larger, smaller) if _is_size(dim, {**sizes, **tried})), {}))
+
+
+def _are_sizes(inputs: Sequence[InputSpec], sizes: Mapping[str, int]) -> bool:
+    """Whether every dimension of every input has a size."""
+    return all(_is_size(dim, sizes) for spec in inputs for dim in spec.dims or ())
+
+
+def _is_size(dim: Dim, sizes: Mapping[str, int]) -> bool:
+    try:
+        return dim_size(dim, sizes) >= 0
+    except UsageError:
+        return False
 
 
 def _shrink(inputs: Sequence[InputSpec], sizes: dict[str, int], free: Set[str], given: Mapping[str, Shape]) -> bool:
@@ -81,7 +119,10 @@ def _shrink(inputs: Sequence[InputSpec], sizes: dict[str, int], free: Set[str], 
     while (largest := max((sizes[s] for s in free), default=1)) > 1:
         if sum(math.prod(_shape(spec, sizes, given)) * item_bytes(spec) for spec in inputs) <= DEFAULT_BYTES:
             break
-        sizes.update({symbol: largest // 2 for symbol in free if sizes[symbol] == largest})
+        halved = {symbol: largest // 2 for symbol in free if sizes[symbol] == largest}
+        if not _are_sizes(inputs, {**sizes, **halved}):
+            break
+        sizes.update(halved)
         shrunk = True
     return shrunk
 
@@ -108,6 +149,8 @@ def second_sizes(inputs: Sequence[InputSpec], first: Assignment, fixed: Sequence
     found: list[Assignment] = []
     for changed in (free, [symbol for symbol in free if symbol in batch]):
         sizes = {s: _other(size) if s in changed else size for s, size in first.sizes.items()}
+        if not _are_sizes(inputs, sizes):
+            continue
         given = {spec.name: first.shapes[spec.name] for spec in inputs if spec.dims is None}
         shapes = {spec.name: _shape(spec, sizes, given) for spec in inputs}
         candidate = Assignment(sizes, shapes)
@@ -117,12 +160,22 @@ def second_sizes(inputs: Sequence[InputSpec], first: Assignment, fixed: Sequence
 
 
 def dim_size(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """The size of a dimension: a number, a symbol, or an expression such as "past + 1" over symbols."""
+    """The size of a dimension: a number, a symbol, or an expression such as "past + 1" over symbols.
+
+    UsageError where it has none at these sizes.
+    """
     if isinstance(dim, int):
         return dim
     if dim in sizes:
         return sizes[dim]
-    return _evaluate(ast.parse(dim, mode="eval").body, sizes)
+    try:
+        size = _evaluate(ast.parse(dim, mode="eval").body, sizes)
+    except ZeroDivisionError:
+        size = None
+    if size is None or size < 0:
+        at = ", ".join(f"{name} = {sizes[name]}" for name in dict.fromkeys(_names(dim))) or "all sizes"
+        raise UsageError(f"dimension '{dim}' has no size at {at}: choose others with {spelled('shapes')}")
+    return size
 
 
 def _default(spec: InputSpec, axis: int) -> int:
@@ -149,14 +202,37 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int], given: Mapping[str, Shape]
 def _bind_input(spec: InputSpec, shape: Shape, sizes: dict[str, int]) -> None:
     if spec.dims is None:
         return
-    said = spelled("shapes", _text(shape), key=spec.name)
+    said = _option(spec.name, shape)
     if len(shape) != len(spec.dims):
         raise UsageError(f"{said}: the input has {len(spec.dims)} axes ({_text(spec.dims)})")
     for axis, (dim, size) in enumerate(zip(spec.dims, shape, strict=True)):
         if isinstance(dim, int) and dim != size:
-            raise UsageError(f"{said}: axis {axis} is fixed to {dim} in the model: write {dim}")
+            remedy = f"give an array of size {dim} there" if isinstance(shape, ArrayShape) else f"write {dim}"
+            raise UsageError(f"{said}: axis {axis} is fixed to {dim} in the model: {remedy}")
         if isinstance(dim, str) and _names(dim) == [dim]:
             _bind(dim, size, sizes, said)
+
+
+def _bind_computed(spec: InputSpec, shape: Shape, sizes: dict[str, int]) -> None:
+    """Bind the one symbol that is not known yet of an affine dimension: of "past + 1" it is 4 where that is 5."""
+    for dim, size in zip(spec.dims or (), shape, strict=False):
+        unknown = [name for name in dict.fromkeys(_names(dim)) if name not in sizes]
+        if isinstance(dim, int) or len(unknown) != 1 or unknown == [dim]:
+            continue
+        try:
+            tree = ast.parse(dim, mode="eval").body
+            none, one = (_evaluate(tree, {**sizes, unknown[0]: count}) for count in (0, 1))
+        except (UsageError, ZeroDivisionError):
+            continue
+        if one != none and (size - none) % (one - none) == 0 and (size - none) // (one - none) >= 0:
+            sizes[unknown[0]] = (size - none) // (one - none)
+
+
+def _option(name: str, shape: Shape) -> str:
+    """What gave an input its shape, as it is said in a message."""
+    if isinstance(shape, ArrayShape):
+        return f"{spelled('inputs', key=name, metavar='...')}, an array of shape {_text(shape)}"
+    return spelled("shapes", _text(shape), key=name)
 
 
 def _bind(symbol: str, size: int, sizes: dict[str, int], option: str) -> None:
@@ -174,9 +250,11 @@ def _names(dim: Dim) -> list[str]:
     """The symbols of a dimension; exporters write expressions ("past_length + 1") where they know one."""
     if isinstance(dim, int):
         return []
+    if len(dim) > _LONGEST:  # Python's parser gives up on some of them, each time in another way
+        return [dim]
     try:
         tree = ast.parse(dim, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # ValueError: a NUL
         return [dim]
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     return names if isinstance(tree, ast.BinOp) and _is_arithmetic(tree) else [dim]

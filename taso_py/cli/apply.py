@@ -11,6 +11,7 @@ from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.options import ApplyDelivery, ApplyOptions
+from taso_py.options.field import files_named
 from taso_py.streams import LEVELS, say
 
 
@@ -36,7 +37,7 @@ def apply(model: Path, decisions: Path, options: ApplyOptions, delivery: ApplyDe
     """
     from taso_py.report.delivery import delivered, require_deliverable
 
-    require_deliverable(model, delivery, reads=(decisions,))
+    require_deliverable(model, delivery, reads=(decisions, *files_named(options)))
     found = delivered(api.apply(model, decisions, options), model, delivery)
     for note in found.notes:
         say(f"superopt: {note}", level=LEVELS["warning"])

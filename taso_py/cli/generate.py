@@ -30,8 +30,9 @@ def generate(options: GenerateOptions, delivery: GenerateDelivery) -> None:
     number of workers, and `superopt optimize --rules FILE` loads it.
     """
     from taso_py.report.delivery import require_writable
+    from taso_py.report.generation import is_generated
 
-    replace = options.force or options.resume
+    replace = options.force or (options.resume and is_generated(delivery.output))
     require_writable(delivery.output, force=replace)
     with progress_on_stderr(delivery.verbosity) as progress:
         found = api.generate(options, progress=progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,11 @@ from taso_py import api
 from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit, exit_code_after
 from taso_py.cli.shared import FILE, SETTINGS, progress_on_stderr, takes
-from taso_py.errors import FileTakenError
+from taso_py.errors import FileTakenError, OutputError
 from taso_py.options import Delivery, Options
+from taso_py.options.field import files_named
 from taso_py.options.text import demand
-from taso_py.stop import SIGNALS, StopFlag, stop_on_interrupt
+from taso_py.stop import SIGNALS, Ended, Interrupted, StopFlag, stop_on_interrupt
 from taso_py.streams import LEVELS, say
 
 if TYPE_CHECKING:
@@ -62,23 +64,23 @@ def _optimize(model: Path, options: Options, delivery: Delivery, stop: StopFlag)
     verbosity = -1 if delivery.quiet else delivery.verbosity
     with failures_told(model, delivery):
         delivery.require_compatible(options)
-        over, placed = False, options.may_be_placed
+        over, placed = False, options.may_have_session_file
         try:
-            require_deliverable(model, delivery, placed=placed)
+            require_deliverable(model, delivery, reads=files_named(options), placed=placed)
         except FileTakenError as error:
             if error.path != delivery.target(model):
                 raise
-            over = _is_copy(model, options, delivery)
+            over = _is_copy(model, options, delivery, stop)
             if not over:
                 return
-            require_deliverable(model, delivery, over=over, placed=placed)
+            require_deliverable(model, delivery, over=over, reads=files_named(options), placed=placed)
         with progress_on_stderr(verbosity, stop) as progress:
             result = api.optimize(model, options, progress=progress, stop=stop)
         result = delivered(result, model, delivery, over=over).judged(delivery.conditions)
         if delivery.record is not None:
             result.save_decisions(delivery.record, force=delivery.force)
     tell_pipeline(result, model, delivery)
-    _present(result, delivery)
+    _present(result, delivery, stop)
     result.require_gate()
 
 
@@ -89,14 +91,17 @@ def _into(out: Path, delivery: Delivery) -> Delivery:
     return replace(delivery, output=out)
 
 
-def _is_copy(model: Path, options: Options, delivery: Delivery) -> bool:
+def _is_copy(model: Path, options: Options, delivery: Delivery, stop: StopFlag) -> bool:
     """Whether the file in the way is only MODEL again; otherwise it is said that it is the result already.
 
-    FileTakenError with the reason where it is not.
+    FileTakenError with the reason where it is not, Ended where a signal comes before that is known.
     """
     output = delivery.target(model)
-    with progress_on_stderr(-1 if delivery.quiet else delivery.verbosity) as progress:
-        found = api.standing(model, output, options, progress=progress)
+    try:
+        with progress_on_stderr(-1 if delivery.quiet else delivery.verbosity) as progress, stop.abandoning():
+            found = api.standing(model, output, options, progress=progress)
+    except Interrupted:
+        raise Ended(stop.signal or signal.SIGINT) from None
     if found.copy:
         return True
     why = found.unlike
@@ -109,7 +114,7 @@ def _is_copy(model: Path, options: Options, delivery: Delivery) -> bool:
     return False
 
 
-def _present(result: Result, delivery: Delivery) -> None:
+def _present(result: Result, delivery: Delivery, stop: StopFlag) -> None:
     from taso_py.report.document import write_report
     from taso_py.report.terminal import result_text, sentence
 
@@ -118,6 +123,11 @@ def _present(result: Result, delivery: Delivery) -> None:
     for note in result.notes:
         say(f"superopt: {note}", level=LEVELS["warning"])
     if delivery.as_json:
-        emit(result.to_json())
+        told = result.to_json()
     else:
-        emit(sentence(result) if delivery.quiet else result_text(result, delivery.certificate))
+        told = sentence(result) if delivery.quiet else result_text(result, delivery.certificate)
+    try:
+        emit(told)
+    except OutputError:
+        if stop.signal != getattr(signal, "SIGHUP", None):  # else it went with the terminal, and the model is written
+            raise

@@ -19,13 +19,13 @@ import click
 from taso_py.cli import speech
 from taso_py.errors import OutputError, SuperoptError, UsageError
 from taso_py.options.spelling import spelling_as_command_line
-from taso_py.streams import discard, say, steady
+from taso_py.stop import Ended
+from taso_py.streams import blocking, discard, say, steady
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.error/1"
 
 INTERNAL = SuperoptError.exit_code
-INTERRUPTED = 130
 COMPLETION = "_SUPEROPT_COMPLETE"
 """The variable with which a shell asks for completions, as click's scripts set it."""
 CLOSED_PIPE = 141
@@ -102,8 +102,9 @@ def _run(command: click.Group, arguments: list[str], answer: Answer) -> Ending:
     except SuperoptError as error:
         internal = type(error).exit_code == INTERNAL
         return _crash(error) if internal else _fail(error)
-    except (KeyboardInterrupt, click.Abort):
-        return _failed("interrupted", INTERRUPTED, "interrupted", "KeyboardInterrupt")
+    except (KeyboardInterrupt, click.Abort) as request:
+        number = request.number if isinstance(request, Ended) else signal.SIGINT
+        return _failed(str(request) or "interrupted", 128 + number, "interrupted", "KeyboardInterrupt")
     except BrokenPipeError:
         _discard_stdout()
         return Ending(CLOSED_PIPE)
@@ -115,7 +116,13 @@ def _invoke(command: click.Group, arguments: list[str], answer: Answer) -> None:
     if instruction := os.environ.get(COMPLETION):
         from click.shell_completion import shell_complete
 
-        raise click.exceptions.Exit(shell_complete(command, {}, "superopt", COMPLETION, instruction))
+        try:
+            unknown = shell_complete(command, {}, "superopt", COMPLETION, instruction)
+        except (KeyError, ValueError):  # what the shell's script says of the line
+            unknown = 1
+        if unknown:
+            raise UsageError(f"{COMPLETION}={instruction} is no request of a shell's completion: unset {COMPLETION}")
+        return
     with spelling_as_command_line(), command.make_context("superopt", list(arguments), obj=answer) as context:
         command.invoke(context)
 
@@ -164,8 +171,9 @@ def emit(text: str) -> None:
     if sys.stdout is None:
         raise OutputError("cannot write to stdout: it is closed (redirect it elsewhere)")
     try:
-        _write(text)
-        sys.stdout.flush()
+        with blocking(sys.stdout):
+            _write(text)
+            sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -213,7 +221,7 @@ def _save_traceback(error: BaseException) -> Path:
     import tempfile  # most commands do without
 
     handle, name = tempfile.mkstemp(prefix="superopt-error-", suffix=".log")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"arguments: {sys.argv[1:]}\n")
         file.writelines(traceback.format_exception(error))
     return Path(name)

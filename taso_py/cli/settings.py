@@ -21,11 +21,13 @@ from taso_py.cli.shared import FieldOption
 from taso_py.errors import UsageError
 from taso_py.options.field import Declared, described, shown
 from taso_py.options.text import demand
+from taso_py.paths import is_file, reason_of
 
 if TYPE_CHECKING:
     from taso_py.options import GeneralOptions
 
 OWN, SHARED = "superopt.toml", "pyproject.toml"
+_MOST_BYTES = 2**20
 _WAY_OUT = "mend it, or leave it out with --no-config"
 
 
@@ -117,8 +119,7 @@ def find(current: Any) -> Path | None:
     for folder in (here, *here.parents):
         for name in (OWN, SHARED):
             file = Path(name) if folder == here else folder / name
-            # Path.is_file raises for a folder that may not be looked into.
-            if os.path.isfile(file) and (name == OWN or _own_table(file, _parsed(file)) is not None):  # noqa: PTH113
+            if is_file(file) and (name == OWN or _own_table(file, _parsed(file)) is not None):
                 return file
     return None
 
@@ -147,11 +148,12 @@ def _parsed(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        demand(stat.S_ISREG(file.stat().st_mode), f"settings file {file} is not a regular file: {_WAY_OUT}")
-        return tomllib.loads(file.read_bytes().decode())
+        about = file.stat()
+        demand(stat.S_ISREG(about.st_mode), f"settings file {file} is not a regular file: {_WAY_OUT}")
+        demand(about.st_size <= _MOST_BYTES, f"settings file {file} is over {_MOST_BYTES} bytes long: {_WAY_OUT}")
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise UsageError(f"settings file {file} cannot be read: {reason}; {_WAY_OUT}") from None
+        raise UsageError(f"settings file {file} cannot be read: {reason_of(error)}; {_WAY_OUT}") from None
     except UnicodeDecodeError:
         raise UsageError(f"settings file {file} is not UTF-8: {_WAY_OUT}") from None
     except RecursionError:
@@ -252,7 +254,7 @@ def _texts(field: Declared, value: Any) -> list[str]:
 
 def _sizes(value: Any) -> str:
     values = value if isinstance(value, list) else [value]
-    return ",".join(str(_of_type(one, str, int)) for one in values)
+    return ",".join(str(_of_type(one, str, int, float)) for one in values)
 
 
 def _mapping(field: Declared) -> tuple[bool, bool]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, cast, get_args, get_origin
 
 import click
 
 from taso_py.cli.outcome import expect_json
 from taso_py.cli.speech import logged_progress, verbosity_of
-from taso_py.errors import SuperoptError
+from taso_py.errors import SuperoptError, UsageError
 from taso_py.options import GeneralOptions
-from taso_py.options.field import ANY, Declared, OptionRecord, declared
+from taso_py.options.field import ANY, Declared, OptionRecord, declared, shown
 from taso_py.options.providers import KNOWN
 from taso_py.progress import Progress
-from taso_py.streams import speaks_json
+from taso_py.streams import Enduring, speaks_json
 
 if TYPE_CHECKING:
     from click.core import ParameterSource
@@ -64,6 +65,19 @@ class FieldOption(click.Option):
             return FILE.shell_complete(ctx, self, incomplete)
         return super().shell_complete(ctx, incomplete)
 
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        """What the environment says; UsageError, which names the variable, for what cannot be meant."""
+        said = self.resolve_envvar_value(ctx)
+        try:
+            value = super().value_from_envvar(ctx)
+            if said is not None:
+                self.process_value(ctx, value)
+        except (click.UsageError, UsageError, ValueError) as error:  # ValueError: of shlex
+            words = error.format_message() if isinstance(error, click.UsageError) else str(error)
+            hint = "; what has blanks in it stands in quotes" if self.multiple and " " in str(said) else ""
+            raise UsageError(f"{self.field.flag.environment}={shown(said)}: {words}{hint}") from None
+        return value
+
     def effective(self, context: click.Context) -> tuple[Any, ParameterSource]:
         """The value where the command line is silent, a flag's as it is spelled, and which source it is from."""
         said, source = self.consume_value(context, {})
@@ -83,6 +97,14 @@ class FieldOption(click.Option):
         return field.held(given, called=f"{flag.name} {given}")
 
 
+class _Words(click.types.StringParamType):
+    """Texts of an option that may be repeated; in a variable they are separated as a shell's words are."""
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        """Separated by blanks; what has blanks in it stands in quotes."""
+        return shlex.split(rv or "")
+
+
 def _attributes(field: Declared) -> dict[str, Any]:
     """How click reads texts of this field."""
     if field.kind is bool:
@@ -90,7 +112,7 @@ def _attributes(field: Declared) -> dict[str, Any]:
     if field.flag.count:
         return {"count": True}
     if field.flag.parse is not None or get_origin(field.kind) is tuple:
-        return {"multiple": True}
+        return {"multiple": True, "type": _Words()}
     return {"type": _type(field), "default": field.default, "show_default": field.default is not None}
 
 
@@ -173,5 +195,6 @@ def progress_on_stderr(verbosity: int, stop: StopFlag | None = None) -> Iterator
         return
     from rich.console import Console
 
-    with LiveProgress(Console(stderr=True), verbosity=verbosity, stop=stop) as progress:
+    console = Console(file=cast(TextIO, Enduring(sys.stderr)))
+    with LiveProgress(console, verbosity=verbosity, stop=stop) as progress:
         yield progress

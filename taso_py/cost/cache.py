@@ -25,6 +25,7 @@ from taso_py.cost.database import (
     BUSY_S,
     MOMENT_S,
     connect,
+    copy_soon,
     is_damage,
     is_replaceable,
     move_aside,
@@ -33,11 +34,17 @@ from taso_py.cost.database import (
 )
 from taso_py.cost.measurement import Measurement
 from taso_py.errors import OutputError, UsageError
-from taso_py.files import parse_json, write_text
+from taso_py.files import parse_json, read_text, write_text
+from taso_py.paths import exists, is_file
 
 logger = logging.getLogger(__name__)
 
 _CHUNK = 500  # SQLite's oldest limit on the variables of one statement is 999
+_LONGEST_EXPORT = 2**28
+"""Bytes: a million entries."""
+_LAST_S = 253_402_300_800.0
+"""When the year 9999 ends, and with it what a date can be."""
+_GIVE_AN_EXPORT = "give a file of `superopt cache export`"
 _UNUSABLE = "cache %s cannot be used (%s): this run's measurements are not kept"
 _SELECT = "SELECT key, before, after, noise, samples, ort_version, created FROM regions "
 _INSERT = """INSERT OR REPLACE INTO regions (key, before, after, noise, samples, ort_version, created)
@@ -71,20 +78,20 @@ def cache_path() -> Path:
     return base / "superopt" / "regions.sqlite"
 
 
-def proofs_path() -> Path | None:
-    """Where proofs at sites are remembered: beside the times of regions.
+def proofs_path(cache: Path | None) -> Path | None:
+    """Where proofs at sites are remembered: beside the times of regions, which are in ``cache`` or `cache_path`.
 
     None where nothing can be, or something else lies there, or somebody keeps it locked: each question would wait.
     """
     try:
-        path = cache_path().with_name("proofs.sqlite")
-        if not path.exists():
+        path = (cache.expanduser() if cache else cache_path()).with_name("proofs.sqlite")
+        if not exists(path):
             return path
-        if not path.is_file():
+        if not is_file(path):
             return None
         with contextlib.closing(reading(path, MOMENT_S)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except (OSError, RuntimeError, sqlite3.Error, UnicodeDecodeError):  # RuntimeError: no home directory
+    except (OSError, RuntimeError, ValueError, sqlite3.Error):  # RuntimeError: no home directory; ValueError: no text
         return None
     return path if tables <= {"sites"} else None
 
@@ -137,40 +144,49 @@ class Cache:
         return self._guarded(self._stats)
 
     def clear(self) -> int:
-        """Forget everything; the number of entries and searches forgotten."""
-        return self._guarded(self._delete)
+        """Forget everything; the number of entries and searches forgotten. OutputError where the file keeps them."""
+        forgotten = self._guarded(self._delete)
+        self._require_kept()
+        return forgotten
 
     def export(self, path: Path) -> int:
         """Write all entries as JSON lines, sorted by key; the number written. Raises OutputError."""
-        if path.exists() and not _is_export(path):
+        if exists(path) and not _is_export(path):
             raise OutputError(f"{path} exists, and is no earlier export: choose another file")
         rows = self._guarded(self._all)
+        if not rows and exists(path) and path.stat().st_size:
+            raise OutputError(f"{path} is left as it is: there is no measurement in {self.path or 'the cache'}")
         lines = (json.dumps({"key": key, **asdict(one)}) + "\n" for key, one in rows)
         write_text(path, "".join(lines), force=True)
         return len(rows)
 
     def import_(self, path: Path) -> int:
-        """Add the entries of an exported file, none if a line is not one (UsageError); the number read."""
-        found = {}
-        if path.exists() and not path.is_file():  # to open a FIFO would wait for ever, and a device has no end
-            raise UsageError(f"{path} is not a regular file: give a file written by `superopt cache export`")
+        """Add the entries of an exported file, none if a line is not one (UsageError); the number read.
+
+        OutputError where they are not kept.
+        """
         try:
-            with path.open(encoding="utf-8") as file:
-                for number, line in enumerate(file, 1):
-                    key, one = _parse(line, f"{path}:{number}")
-                    found[key] = one
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise UsageError(f"{path}: {reason}: give a file written by `superopt cache export`") from error
+            text = read_text(path, most=_LONGEST_EXPORT)
+        except ValueError:
+            raise UsageError(f"{path} is not UTF-8 text: {_GIVE_AN_EXPORT}") from None
+        except UsageError as error:
+            raise UsageError(f"{error}; {_GIVE_AN_EXPORT}") from None
+        found = dict(_parse(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1))
         self.put_many(found)
+        self._require_kept()
         return len(found)
+
+    def _require_kept(self) -> None:
+        """OutputError where what was asked for became of a copy in memory alone: it was said why."""
+        if self.path is None:
+            raise OutputError("the cache cannot be written, and is as it was: name another one")
 
     def _open(self, path: Path | None, *, create: bool = True) -> None:
         """Connect to the file; move a damaged one aside and try once more; else fall back to memory."""
         target: Path | None = None
         try:
-            target = path or cache_path()
-            if not create and not target.exists():
+            target = path.expanduser() if path else cache_path()
+            if not create and not exists(target):
                 self.path, self._connection = target, connect(None)
                 return
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +196,7 @@ class Cache:
             except sqlite3.DatabaseError as error:
                 if not (is_damage(error) and is_replaceable(target)):
                     raise
-                move_aside(target)
+                move_aside(target, self._patience_s)
                 self._connection = connect(target, self._patience_s)
             self.path = target
         except (OSError, RuntimeError, sqlite3.Error) as error:  # RuntimeError: no home directory
@@ -194,17 +210,25 @@ class Cache:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if self.path is None:
                 raise
-            path, old = self.path, self._connection
-            if is_damage(error) and is_replaceable(path):
-                old.close()
-                move_aside(path)
-                self._open(path)
-            else:
-                self.path, self._connection = None, connect(None)
-                with contextlib.closing(old), contextlib.suppress(sqlite3.Error):
-                    old.backup(self._connection)  # what was readable stays known
-                logger.warning(_UNUSABLE, path, error)
+            self._abandon(self.path, error)
             return self._retried(work)
+
+    def _abandon(self, path: Path, error: sqlite3.Error | UnicodeDecodeError) -> None:
+        """Go on with a new file in the place of a damaged one, else in memory with what can still be read."""
+        reason: Exception = error
+        if is_damage(error) and is_replaceable(path):
+            self._connection.close()
+            try:
+                move_aside(path, self._patience_s)
+            except (OSError, sqlite3.Error) as refused:  # in a folder that may not be written
+                reason = refused
+            else:
+                self._open(path)
+                return
+        old, self._connection, self.path = self._connection, connect(None), None
+        with contextlib.closing(old), contextlib.suppress(sqlite3.Error, TimeoutError):
+            copy_soon(old, self._connection)
+        logger.warning(_UNUSABLE, path, reason)
 
     def _retried(self, work: Callable[[], T]) -> T:
         """Do the work once more; where that fails too, what was rescued is of no use."""
@@ -222,10 +246,10 @@ class Cache:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
+            self._connection.execute("COMMIT")  # which may fail as well, as long as somebody reads
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def _select(self, keys: list[str]) -> dict[str, Measurement]:
         found: dict[str, Measurement] = {}
@@ -266,10 +290,12 @@ class Cache:
 
     def _stats(self) -> CacheStats:
         count, oldest, newest = self._connection.execute(
-            "SELECT COUNT(*), MIN(created), MAX(created) FROM regions WHERE typeof(created) = 'real'"
+            "SELECT COUNT(*), MIN(created), MAX(created) FROM regions "
+            "WHERE typeof(created) = 'real' AND created >= 0 AND created < ?",
+            [_LAST_S],
         ).fetchone()
         versions = self._connection.execute("SELECT ort_version, COUNT(*) FROM regions GROUP BY 1 ORDER BY 1")
-        size = self.path.stat().st_size if self.path is not None and self.path.exists() else 0
+        size = self.path.stat().st_size if self.path is not None and exists(self.path) else 0
         searches = (
             self._connection.execute("SELECT COUNT(*) FROM searches").fetchone()[0] if self._has_searches() else 0
         )
@@ -294,7 +320,7 @@ def _entries(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, Measurement
 
 def _is_export(path: Path) -> bool:
     """Whether a file is empty, or begins as our exports do."""
-    if not path.is_file():
+    if not is_file(path):
         return False
     try:
         with path.open("rb") as file:
@@ -312,8 +338,9 @@ def _parse(line: str, place: str) -> tuple[str, Measurement]:
         before, after, noise, created = (float(fields[name]) for name in ("before", "after", "noise", "created"))
         samples, key, version = int(fields["samples"]), str(fields["key"]), str(fields["ort_version"])
         f"{key}{version}".encode()  # a text that is none cannot be stored
-        if not all(map(math.isfinite, (before, after, noise, created))) or not 0 <= samples < 2**63:
+        finite = all(map(math.isfinite, (before, after, noise)))
+        if not finite or not 0 <= created < _LAST_S or not 0 <= samples < 2**63:
             raise ValueError("a number that no measurement has")
         return key, Measurement(before, after, noise, samples, version, created)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise UsageError(f"{place}: not a cache entry: give a file of `superopt cache export`") from error
+        raise UsageError(f"{place}: not a cache entry: {_GIVE_AN_EXPORT}") from error

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from taso_py.folders import alone
+from taso_py.paths import exists, is_file
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _NOT_OURS = "it is not a cache of superopt, and is left as it is"
 _NO_TEXT = "it holds texts that are none"
 BUSY_S = 30.0
 """How long a file that another process has locked is waited for, where nothing hurries."""
-MOMENT_S = 0.5
+MOMENT_S, _STEP_S = 0.5, 0.05
 _TABLE = """CREATE TABLE regions (
     key TEXT PRIMARY KEY, before REAL NOT NULL, after REAL NOT NULL, noise REAL NOT NULL, samples INTEGER NOT NULL,
     created REAL NOT NULL, ort_version TEXT NOT NULL) WITHOUT ROWID"""
@@ -64,9 +65,9 @@ def connect(path: Path | None, patience_s: float = BUSY_S) -> sqlite3.Connection
 
 def require_ours(path: Path) -> None:
     """Raise OSError unless a file is new, empty, marked as ours, or a cache from before there was a mark."""
-    if not path.exists() or is_marked(path):
+    if not exists(path) or is_marked(path):
         return
-    if not path.is_file():
+    if not is_file(path):
         raise OSError(_NOT_OURS)
     if path.stat().st_size == 0:
         return
@@ -88,7 +89,7 @@ def reading(path: Path, patience_s: float) -> sqlite3.Connection:
 def is_marked(path: Path) -> bool:
     """Whether the header says that a file is ours, whatever lies behind it."""
     try:
-        if not path.is_file():  # to open a FIFO would wait for ever
+        if not is_file(path):  # to open a FIFO would wait for ever
             return False
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -99,7 +100,7 @@ def is_marked(path: Path) -> bool:
 
 def is_replaceable(path: Path) -> bool:
     """Whether a damaged file is ours, or another process has just put it aside and is about to begin anew."""
-    return is_marked(path) or not path.exists() or (path.is_file() and path.stat().st_size == 0)
+    return is_marked(path) or not exists(path) or (is_file(path) and path.stat().st_size == 0)
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -111,16 +112,31 @@ def is_damage(error: sqlite3.Error | UnicodeDecodeError) -> bool:
     return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def move_aside(path: Path) -> None:
-    """Rename a damaged file, unless another process has put a sound one in its place meanwhile."""
+def copy_soon(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Copy what a database holds; TimeoutError where somebody keeps it locked: `backup` by itself waits for ever."""
+    end = time.monotonic() + MOMENT_S
+
+    def waiting(status: int, _remaining: int, _total: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > end:
+            raise TimeoutError
+
+    source.execute("PRAGMA busy_timeout = 0")  # SQLite's own patience, for which no signal is heard
+    source.backup(target, progress=waiting, sleep=_STEP_S)
+
+
+def move_aside(path: Path, patience_s: float) -> None:
+    """Rename a damaged file, unless another process has put a sound one in its place meanwhile.
+
+    OSError or `sqlite3.Error` where that cannot be done, or somebody keeps the file locked for longer.
+    """
     with alone(path.parent):
         try:
-            connect(path).close()
+            connect(path, patience_s).close()
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
         else:
-            if _is_sound(path):
+            if _is_sound(path, patience_s):
                 return
         aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
         # Before the file: a journal that is there afterwards is that of another process's new file.
@@ -132,8 +148,8 @@ def move_aside(path: Path) -> None:
     logger.warning("cache %s was damaged: moved to %s, a new one is started", path, aside.name)
 
 
-def _is_sound(path: Path) -> bool:
-    connection = sqlite3.connect(str(path), timeout=BUSY_S)
+def _is_sound(path: Path, patience_s: float) -> bool:
+    connection = sqlite3.connect(str(path), timeout=patience_s)
     try:
         return bool(connection.execute("PRAGMA quick_check").fetchone()[0] == "ok")
     except sqlite3.DatabaseError:

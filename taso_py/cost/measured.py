@@ -111,7 +111,7 @@ class MeasuredCost:
             return self._estimated(before, after, place)
         if len(rounds) < _ROUNDS:
             return None
-        found = Measurement.now(*_fastest(rounds), len(rounds), self.worker.info().ort_version)
+        found = Measurement.now(*_fastest(rounds), len(rounds), self.worker.ort_version())
         self.cache.put_many({key: found})
         self.timed += 1
         self.on_measured(self.timed)

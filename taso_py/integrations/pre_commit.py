@@ -19,6 +19,7 @@ from taso_py.cli.outcome import emit, exit_code_of
 from taso_py.cli.shared import FILE, SETTINGS, takes
 from taso_py.errors import ApproximateError, CertificateError, MismatchError, ModelError, UsageError
 from taso_py.options import CertifyOptions
+from taso_py.paths import exists
 
 # The longest first: each ends in the one after the next.
 _SUFFIXES = (".superopt.onnx.data", ".superopt.onnx", ".superopt.json", ".onnx.data", ".onnx")
@@ -44,11 +45,11 @@ class Trio:
     @property
     def concerned(self) -> bool:
         """Whether there is anything but an original."""
-        return self.optimised.exists() or self.certificate.exists()
+        return exists(self.optimised) or exists(self.certificate)
 
     def missing(self) -> Path | None:
         """The first of the three that is not there."""
-        return next((file for file in (self.original, self.optimised, self.certificate) if not file.exists()), None)
+        return next((file for file in (self.original, self.optimised, self.certificate) if not exists(file)), None)
 
 
 @click.group(context_settings=SETTINGS)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from taso_py.errors import ModelError, OutputError
+from taso_py.files import same_file
+from taso_py.paths import exists, is_text, real
 
 if TYPE_CHECKING:
     import onnx
@@ -34,10 +36,11 @@ def stamps_of(files: Iterable[Path]) -> dict[Path, Stamp]:
 
 
 def require_unchanged(stamps: Mapping[Path, Stamp]) -> None:
-    """`ModelError` where a file of weights was replaced: what is made of the old and the new ones is nobody's model."""
+    """`ModelError` where a file of a model was replaced: what is made of the old and the new ones is nobody's model."""
     changed = next((path for path, stamp in stamps.items() if stamps_of([path]).get(path) != stamp), None)
     if changed is not None:
-        raise ModelError(f"{changed} was changed while the model was read: run it again once it stays")
+        what = "changed" if exists(changed) else "removed"
+        raise ModelError(f"{changed} was {what} while the model was read: run it again once it stays")
 
 
 class Artifact(Protocol):
@@ -57,6 +60,8 @@ class CopiedFile:
     """MODEL itself, byte for byte."""
 
     path: Path
+    stamps: Mapping[Path, Stamp] = field(default_factory=dict)
+    """How it and its external data looked when they were read."""
 
     def proto(self) -> onnx.ModelProto:
         """The model, with its external data loaded."""
@@ -66,9 +71,10 @@ class CopiedFile:
 
     def write(self, folder: Path, target: Path) -> None:
         """Copy the file; its external data too, unless `target` lies where those references already hold."""
+        require_unchanged(self.stamps)
         shutil.copyfile(self.path, folder / target.name)
-        if not _same_folder(self.path, target):
-            _copy_external(external_locations(self.path), self.path.parent, folder)
+        _copy_external(_lacking(self.path, target, external_locations(self.path)), self.path.parent, folder)
+        require_unchanged(self.stamps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +120,21 @@ class RewrittenModel:
 
     def write(self, folder: Path, target: Path) -> None:
         """Write the proto and, if weights stay outside, ``<target.name>.data``."""
-        import onnx_ir
-
-        from taso_py.onnx_io.save import save
+        from taso_py.onnx_io.save import save, save_beside
 
         large = sum(tensor.nbytes for tensor in self._weights()) > INLINE_LIMIT_BYTES
-        data = f"{target.name}.data" if self.external or large else None
+        data = data_file(target).name if self.external or large else None
+        if data in self._of_attributes():
+            raise OutputError(f"{data} is also what weights of the model are called: choose another name for OUT")
         if data is None:
             save(self.model, folder / target.name)
         else:
-            onnx_ir.save(self.model, folder / target.name, format="protobuf", external_data=data)
-        if self.locations and self.source is not None and not _same_folder(self.source, target):
+            require_text(target)
+            save_beside(self.model, folder / target.name, data)
+        if self.locations and self.source is not None:
             # Tensors inside node attributes are not moved into OUT.data: their files must come along.
-            others = external_locations(folder / target.name) - {data}
-            _copy_external((name for name in others if name), self.source.parent, folder)
+            others = external_locations(folder / target.name) - {data, ""}
+            _copy_external(_lacking(self.source, target, others), self.source.parent, folder)
         require_unchanged(self.stamps)
 
     def inline_bytes(self) -> int:
@@ -136,25 +143,51 @@ class RewrittenModel:
 
         return sum(tensor.nbytes for tensor in self._weights() if not isinstance(tensor, onnx_ir.ExternalTensor))
 
+    def _of_attributes(self) -> frozenset[str]:
+        """The files of tensors inside node attributes."""
+        import onnx_ir
+
+        nodes = (node for graph in (*self.model.graphs(), *self.model.functions.values()) for node in graph)
+        held = (a.value for node in nodes for a in node.attributes.values() if not a.is_ref())
+        tensors = (one for value in held for one in (value if isinstance(value, list | tuple) else (value,)))
+        return frozenset(str(one.location) for one in tensors if isinstance(one, onnx_ir.ExternalTensor))
+
     def _weights(self) -> Iterator[onnx_ir.TensorProtocol]:
         values = (value.const_value for graph in self.model.graphs() for value in graph.initializers.values())
         return (value for value in values if value is not None)
 
 
+def data_file(target: Path) -> Path:
+    """``OUT.data`` beside OUT, where its weights lie unless they lie in it."""
+    return target.parent / f"{target.name}.data"
+
+
+def require_text(target: Path) -> None:
+    """OutputError for a name that is not UTF-8: a model cannot name the file beside it that holds its weights."""
+    if not is_text(target.name):
+        raise OutputError(f"{target} goes with a file of weights, and its name is not UTF-8: choose another name")
+
+
 def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
-    """The external data files of a model, as they are written in it: relative to the model's folder."""
+    """The external data files of a model, as they are written in it: relative to the model's folder.
+
+    `ModelError` for one whose name is not UTF-8: protobuf gives bytes for it.
+    """
     import onnx
 
     from taso_py.onnx_io.read import parsed
 
     proto = parsed(model) if isinstance(model, Path) else model
-    return frozenset(
+    found: frozenset[str | bytes] = frozenset(
         entry.value
         for tensor in _tensors(proto)
         if tensor.data_location == onnx.TensorProto.EXTERNAL
         for entry in tensor.external_data
         if entry.key == "location"
     )
+    if strange := [name for name in found if isinstance(name, bytes)]:
+        raise ModelError(f"external data has the name {strange[0][:60]!r}, which is not UTF-8: export the model again")
+    return frozenset(name for name in found if isinstance(name, str))
 
 
 def model_files(model: Path) -> tuple[Path, ...]:
@@ -163,6 +196,23 @@ def model_files(model: Path) -> tuple[Path, ...]:
         return (model, *(model.parent / location for location in sorted(external_locations(model))))
     except (OSError, ValueError, ModelError):
         return (model,)
+
+
+def files_beside(model: Path, target: Path) -> tuple[Path, ...]:
+    """The files that may be written beside a result at ``target``, as far as they follow from the files of ``model``.
+
+    OutputError where they cannot have their names.
+    """
+    locations = sorted(external_locations(model))
+    if not locations:
+        return ()
+    require_text(target)
+    lacking = _lacking(model, target, locations)
+    # Beside a model that is a link a rewritten one has its own file of weights; only a copy would replace the links.
+    moved = [target.parent / one for one in lacking if not same_file(target.parent / one, model.parent / one)]
+    if any(real(file) == real(target) for file in moved):
+        raise OutputError(f"{target} is also what weights of {model} are called: choose another name")
+    return (data_file(target), *moved)
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -190,9 +240,18 @@ def _copy_external(locations: Iterable[str], source: Path, folder: Path) -> None
     for location in sorted(locations):
         if Path(location).is_absolute() or ".." in Path(location).parts:
             raise OutputError(f"external data '{location}' lies outside {source}: write OUT beside MODEL")
+        if exists(folder / location):
+            raise OutputError(f"{location} is also what weights of the model are called: choose another name for OUT")
         (folder / location).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / location, folder / location)
 
 
-def _same_folder(one: Path, other: Path) -> bool:
-    return one.resolve().parent == other.absolute().parent.resolve()
+def _lacking(model: Path, target: Path, locations: Iterable[str]) -> list[str]:
+    """The files of weights that must be copied for ``target`` to find them, as ONNX Runtime looks for them.
+
+    A model that is a link, as in caches of model hubs, has them beside the link; a link that leads out of the folder of
+    a model that is none is not followed.
+    """
+    there, here = model.parent, target.parent
+    same = real(model).parent == real(here)
+    return [one for one in locations if not (same and same_file(here / one, there / one))]

@@ -45,7 +45,9 @@ def export(loaded: Loaded, table: Table, *, provenance: Mapping[str, str] | None
 
 def artifact(loaded: Loaded, exported: ir.Model) -> RewrittenModel:
     """The exported model as something that can be written, its weights outside if the original's were."""
-    return RewrittenModel(exported, loaded.path, loaded.external, external_locations(loaded.proto), loaded.stamps)
+    # What is in memory needs no file any more: a model's own may be gone when the result is saved.
+    beside = {file: stamp for file, stamp in loaded.stamps.items() if file != loaded.path}
+    return RewrittenModel(exported, loaded.path, loaded.external, external_locations(loaded.proto), beside)
 
 
 def serialize(exported: ir.Model) -> bytes:

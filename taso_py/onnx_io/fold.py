@@ -21,12 +21,13 @@ from taso_py.graph.table import Node, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.read import content
 from taso_py.ops.algebra import algebra
+from taso_py.ops.comparison import Cast
 from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
 
 WHOLE = INTEGERS | {"bool"}
-_ROUNDED_ONCE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "Neg", "Abs", "Relu", "Cast"})
+_ROUNDED_ONCE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "Neg", "Abs", "Relu"})
 _ROUNDED_ONCE |= {"Min", "Max", "Clip", "Clamp", "Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
 """ONNX names of operators that make one number of a few by one operation."""
 MEMORY_BYTES = 256 * 2**20
@@ -189,6 +190,9 @@ class Folder:
 
     def _computed(self, operator: Operator, operands: Sequence[Array], types: Sequence[TensorType]) -> Array:
         """The operator's value, if there is time for it."""
+        result = operator.infer(*types).dtype
+        if isinstance(operator, Cast) and result in INTEGERS and not _held_by(operands[0], result):
+            raise TypingError(f"{operator} of numbers beyond {result} is left to ONNX Runtime")
         work = _work(operator, types)
         begin = time.monotonic()
         expected = work / self._rates.get(type(operator), _KERNEL_RATE if _has_kernel(operator) else _LOOP_RATE)
@@ -196,7 +200,7 @@ class Folder:
             self.refused = f"{operator.onnx} of the weights {' and '.join(map(str, types))}"
             raise TooLateError(f"{self.refused} takes too long to fold in the time left")
         try:
-            found = _wrapped(evaluate(operator, operands, types), operator.infer(*types).dtype)
+            found = _wrapped(evaluate(operator, operands, types), result)
         except (ArithmeticError, MemoryError, RecursionError) as error:
             why = type(error).__name__
             raise TypingError(f"{operator} of {len(operands)} operands cannot be folded ({why})") from error
@@ -255,13 +259,33 @@ class Folder:
 
 
 def _determined(operator: Operator, types: Sequence[TensorType]) -> bool:
-    """Whether IEEE 754 says of every bit of the result what it is, in whatever order sums are taken."""
-    if operator.onnx in _ROUNDED_ONCE or all(t.dtype in WHOLE for t in types):
+    """Whether IEEE 754 says of every bit of the result what it is, in whatever order sums are taken.
+
+    Not of chains in float16: ONNX Runtime computes them in float32, and leaves out the casts between them.
+    """
+    if isinstance(operator, Cast):
+        # ONNX Runtime goes by way of float32 there.
+        return not (types[0].dtype == "float64" and operator.infer(*types).dtype == "float16")
+    half = any(t.dtype == "float16" for t in types)
+    if (operator.onnx in _ROUNDED_ONCE and not half) or all(t.dtype in WHOLE for t in types):
         return True
+    return _moves(operator, types)
+
+
+def _moves(operator: Operator, types: Sequence[TensorType]) -> bool:
+    """Whether every element of the result is one of an operand's."""
     try:
         return algebra(operator, tuple(types)) == "move"
     except RecursionError:  # the meaning of a thousand operands is as deep
         return False
+
+
+def _held_by(floats: Array, dtype: str) -> bool:
+    """Whether a cast of these to an integer type is one: of others each processor makes what it likes."""
+    if not np.issubdtype(floats.dtype, np.floating):
+        return True
+    limits = np.iinfo(dtype)
+    return bool(np.all((floats > float(limits.min) - 1) & (floats < float(limits.max) + 1)))
 
 
 def _wrapped(found: Array, dtype: str) -> Array:
@@ -277,7 +301,7 @@ def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
     """`TypingError` when the value is symbolic in size or takes too much memory or time to compute here."""
     if _bytes(operator, types) > MAXIMAL_BYTES:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} is too large to fold")
-    if any(t.dtype == "uint64" for t in types) and algebra(operator, tuple(types)) != "move":
+    if any(t.dtype == "uint64" for t in types) and not _moves(operator, types):
         raise TypingError(f"{operator} of uint64 is left to ONNX Runtime: 63 bits and a sign are computed here")
     if not _has_kernel(operator) and _steps(operator, tuple(types)) > MAXIMAL_STEPS:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")

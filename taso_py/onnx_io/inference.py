@@ -6,12 +6,19 @@ It runs in a process of its own: there are models of which it dies, and some of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
+from operator import not_
 
+import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx import numpy_helper
 
 from taso_py.onnx_io.carry import skeleton
 from taso_py.onnx_io.child import CHILD
+from taso_py.onnx_io.doubts import Facts, doubted
+from taso_py.onnx_io.onnx_types import without_sizes
+from taso_py.onnx_io.read import DEFAULT_DOMAINS, overridable_names
 from taso_py.onnx_io.structure import conforms_throughout
 from taso_py.processes.isolated import NoAnswerError, answer
 
@@ -21,12 +28,12 @@ _GRAPH_ATTRIBUTES = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
 def inferred_types(
-    proto: onnx.ModelProto, model: ir.Model, order: Sequence[int], opset: int
+    proto: onnx.ModelProto, model: ir.Model, order: Sequence[int], opset: int, *, freeze: bool = False
 ) -> dict[str, onnx.TypeProto]:
     """Types by value name; ``order`` is a topological order of the nodes of ``model``, which is ``proto``'s.
 
-    Nothing that the file states about intermediate or output shapes takes part: exporters get it wrong.  Where
-    inference fails, nothing is known.
+    Nothing that the file states about intermediate or output shapes takes part: exporters get it wrong.  Nor does what
+    an initializer holds that callers may override, unless ``freeze``.  Where inference fails, nothing is known.
     """
     bare = skeleton(proto)
     chosen = _nodes_fit_for_inference(model, opset)
@@ -34,15 +41,52 @@ def inferred_types(
     kept.node.extend(bare.graph.node[k] for k in order if k in chosen)
     bare.graph.ClearField("node")
     bare.graph.node.extend(kept.node)
-    return _inferred(bare)
+    return _believed(bare, freeze=freeze)
+
+
+def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProto]:
+    """What is inferred, less the sizes that ONNX Runtime may not give, and all that was inferred from those.
+
+    What is doubted becomes an input of unknown sizes, until nothing new is.  Where nodes stand in their order, the
+    types of a node that is not doubted then follow from true ones.
+    """
+    free: dict[str, onnx.TypeProto] = {}
+    while True:
+        found = {**_inferred(bare, freeze=freeze), **free}
+        inputs = {info.name: info.type for info in bare.graph.input}
+        facts = Facts({**found, **inputs}, _constants(bare.graph))
+        doubts = [not found.keys().isdisjoint(node.output) and doubted(node, facts) for node in bare.graph.node]
+        if not any(doubts):
+            return found
+        names = [n for node in compress(bare.graph.node, doubts) for n in node.output if n in found]
+        free.update((name, without_sizes(found[name])) for name in names)
+        bare.graph.input.extend(onnx.ValueInfoProto(name=name, type=free[name]) for name in names)
+        kept = list(compress(bare.graph.node, map(not_, doubts)))
+        bare.graph.ClearField("node")
+        bare.graph.node.extend(kept)
+
+
+def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    found = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output and len(node.attribute) == 1:
+            (attribute,) = node.attribute
+            if attribute.name == "value":
+                found[node.output[0]] = attribute.t
+            elif attribute.name == "value_ints":
+                found[node.output[0]] = numpy_helper.from_array(np.array(attribute.ints, np.int64))
+    return found
 
 
 def types_of_all(proto: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """Types by value name of a model whose nodes stand in their order; nothing where inference fails."""
-    return _inferred(skeleton(proto))
+    return _inferred(skeleton(proto), freeze=False)
 
 
-def _inferred(bare: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+def _inferred(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProto]:
+    if any(function.domain in DEFAULT_DOMAINS for function in bare.functions):
+        return {}  # a call of it is taken for the operator of that name
+    _forget_defaults(bare, freeze)
     _forget_stated(bare.graph)
     _forget_negative(bare.graph)
     try:
@@ -65,6 +109,14 @@ def _nodes_fit_for_inference(model: ir.Model, opset: int) -> set[int]:
         for k, node in enumerate(model.graph)
         if conforms_throughout(node, opset) or (node.domain, node.op_type) in callable_
     }
+
+
+def _forget_defaults(bare: onnx.ModelProto, freeze: bool) -> None:
+    """Initializers that callers may override: onnx's inference takes each for a constant."""
+    overridable = overridable_names(bare, freeze=freeze)
+    fixed = [tensor for tensor in bare.graph.initializer if tensor.name not in overridable]
+    bare.graph.ClearField("initializer")
+    bare.graph.initializer.extend(fixed)
 
 
 def _forget_negative(graph: onnx.GraphProto) -> None:

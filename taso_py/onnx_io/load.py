@@ -23,7 +23,7 @@ from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.functions import require_finite
 from taso_py.onnx_io.inference import inferred_types
-from taso_py.onnx_io.read import check_tensors, default_opset, parsed, read_proto
+from taso_py.onnx_io.read import check_tensors, default_opset, overridable_names, parsed, read_proto, standard_opsets
 from taso_py.onnx_io.shapes import Vector
 from taso_py.onnx_io.structure import topological_order
 from taso_py.onnx_io.table_reader import TableReader
@@ -57,7 +57,7 @@ class Loaded:
     external: bool
     """Whether weights lie outside the model file."""
     stamps: Mapping[Path, Stamp] = field(default_factory=dict)
-    """How the files looked in which they lie."""
+    """How the model's file and those of its weights looked before they were read."""
     unsupported: str | None = None
     """Why this model can only be returned as it is."""
 
@@ -91,18 +91,21 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     External weights are memory-mapped when they are looked at, never copied just to be carried.
     ``freeze_initializers``: take the initializers that are also graph inputs for constants.
     """
+    own = stamps_of([Path(source)] if isinstance(source, str | Path) else [])
     proto, path = read_proto(source)
     require_finite(proto)
     reason = not_carried(proto)
     opset = default_opset(proto)
+    if reason is None and len(standard_opsets(proto)) > 1:
+        reason = "it imports several versions of the standard operators"
     if reason is None and opset is not None and opset < OLDEST_OPSET:
         reason = f"it is written for opset {opset}, and {OLDEST_OPSET} is the oldest that is optimised"
     if reason is not None:
-        return _untouched(proto, path, reason)
+        return replace(_untouched(proto, path, reason), stamps=own)
     original = carried(proto, path)
-    stamps = {} if path is None else stamps_of(path.parent / name for name in external_locations(proto))
+    beside = {} if path is None else stamps_of(path.parent / name for name in external_locations(proto))
     check_tensors(original)
-    return replace(_loaded(proto, path, original, freeze_initializers), stamps=stamps)
+    return replace(_loaded(proto, path, original, freeze_initializers), stamps={**own, **beside})
 
 
 @uncollected()
@@ -138,12 +141,12 @@ def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freez
 
     @lru_cache(maxsize=1)
     def inferred() -> dict[str, onnx.TypeProto]:
-        return inferred_types(proto, original, order, opset)
+        return inferred_types(proto, original, order, opset, freeze=freeze)
 
     functions = frozenset((f.domain, f.name) for f in proto.functions)
     reader = TableReader(original.graph, opset, functions, inferred)
     types = {info.name: info.type for info in proto.graph.input}
-    reader.read_sources(types, ir_version=proto.ir_version, freeze=freeze)
+    reader.read_sources(types, overridable_names(proto, freeze=freeze))
     reader.read_nodes(order)
     outputs = reader.outputs(info.name for info in proto.graph.output)
     table = Table(reader.values, reader.nodes, (*outputs, *reader.unused()), outputs, reader.opset)

@@ -36,7 +36,7 @@ def onnx_dtype(name: str) -> ir.DataType:
 LIKE_FIRST = frozenset(
     {"Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BatchNormalization", "BitwiseNot", "Ceil", "Celu", "Clip",
      "Cosh", "CumSum", "Dropout", "Floor", "Gelu", "GroupNormalization", "Hardmax", "InstanceNormalization", "LRN",
-     "LayerNormalization", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "PRelu",
+     "LayerNormalization", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization",
      "ReverseSequence", "Round", "Scatter", "ScatterElements", "ScatterND", "Shrink", "Sign", "Sinh", "Softmax",
      "Tan", "ThresholdedRelu", "Trilu"}
 )  # fmt: skip
@@ -72,6 +72,15 @@ def _reduced(call: OnnxCall, x: TensorType) -> tuple[Size, ...] | None:
         return None if reading is None else reading.operator.infer(x).shape
     except TypingError:
         return None
+
+
+def without_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
+    """A type of which nothing but the element type and the rank is known."""
+    free = onnx.TypeProto()
+    free.CopyFrom(type_)
+    for dim in free.tensor_type.shape.dim if free.HasField("tensor_type") else ():
+        dim.Clear()
+    return free
 
 
 @dataclass(slots=True)
@@ -111,11 +120,7 @@ class Symbols:
         def known(dim: str) -> Size | None:
             return symbol(dim) if trusted and dim in self.named else None
 
-        result = self._type(name, type_, known)
-        if trusted or result.shape is None:
-            return result
-        fresh = tuple(self.fresh(f"{name}.{axis}") for axis in range(len(result.shape)))
-        return TensorType(result.dtype, fresh)
+        return self._type(name, type_ if trusted else without_sizes(type_), known)
 
     def _type(self, name: str, type_: onnx.TypeProto, known: Callable[[str], Size | None]) -> TensorType:
         if not type_.HasField("tensor_type") or not type_.tensor_type.elem_type:

@@ -13,7 +13,9 @@ from google.protobuf.message import DecodeError
 from taso_py.arrays import Array
 from taso_py.errors import ModelError
 from taso_py.files import require_model_file
+from taso_py.onnx_io.artifact import external_locations
 from taso_py.onnx_io.parsing import parse_file
+from taso_py.paths import reason_of
 
 # Without a handler Python prints the library's warnings on stderr; whoever wants them configures logging.
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
@@ -24,6 +26,7 @@ _LARGE_BYTES = 2**26
 """From here on a file is read weight by weight."""
 _NO_MODEL = "{} is not an ONNX model, or is cut short ({} bytes): export it again"
 DEFAULT_DOMAINS = ("", "ai.onnx")
+_FIRST_OVERRIDABLE_IR = 4
 
 
 def read_proto(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
@@ -46,7 +49,7 @@ def parsed(path: Path) -> onnx.ModelProto:
     except DecodeError:
         raise ModelError(_NO_MODEL.format(path, size)) from None
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+        raise ModelError(f"{path} cannot be read: {reason_of(error)}") from error
 
 
 def _parse(content: bytes, name: str) -> onnx.ModelProto:
@@ -64,6 +67,7 @@ def _checked(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if default_opset(proto) is None and any(n.domain in DEFAULT_DOMAINS for n in proto.graph.node):
         raise ModelError(f"{name} imports no version of the standard operators: export it again")
     _require_texts(proto, name)
+    external_locations(proto)  # which are texts as well
     _require_places(proto)
     return proto
 
@@ -107,7 +111,22 @@ def _require_texts(proto: onnx.ModelProto, name: str) -> None:
 
 def default_opset(proto: onnx.ModelProto) -> int | None:
     """The imported version of the standard operators."""
-    return next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), None)
+    return next(iter(standard_opsets(proto)), None)
+
+
+def standard_opsets(proto: onnx.ModelProto) -> dict[int, None]:
+    """The imported versions of the standard operators, in order: one, save that their domain has two spellings."""
+    return {o.version: None for o in proto.opset_import if o.domain in DEFAULT_DOMAINS}
+
+
+def overridable_names(proto: onnx.ModelProto, *, freeze: bool) -> frozenset[str]:
+    """The graph inputs, if a caller may override the initializers among them: none with ``freeze``.
+
+    Before IR version 4 every initializer had to be listed, and ONNX Runtime overrides none.
+    """
+    if freeze or proto.ir_version < _FIRST_OVERRIDABLE_IR:
+        return frozenset()
+    return frozenset(info.name for info in proto.graph.input)
 
 
 def content(tensor: ir.TensorProtocol) -> Array:
@@ -136,8 +155,8 @@ def check_tensors(model: ir.Model) -> None:
         if tensor.path not in sizes:
             try:
                 sizes[tensor.path] = Path(tensor.path).stat().st_size
-            except OSError as error:
-                reason = error.strerror
+            except (OSError, UnicodeEncodeError) as error:  # the latter: a C locale, where names are ASCII
+                reason = error.strerror if isinstance(error, OSError) else "this locale has no such names"
                 raise ModelError(
                     f"external data {tensor.path} of {tensor.name!r} cannot be read: {reason}; put it beside the model"
                 ) from None

@@ -1,4 +1,4 @@
-"""A model into one file, without a second copy of its weights in memory."""
+"""A model into one file, or with its weights in another beside it, without a second copy of them in memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from taso_py.onnx_io.returned import whole_proto
 
+_LEAST_BYTES_BESIDE = 256
 _LENGTH_DELIMITED = 2
 """Wire type of embedded messages (https://protobuf.dev/programming-guides/encoding)."""
 
@@ -36,6 +37,23 @@ def save(model: ir.Model, path: Path) -> None:
         for key, weight in zip(keys, weights, strict=True):
             file.write(key)
             file.write(_proto(weight).SerializeToString(deterministic=True))
+
+
+def save_beside(model: ir.Model, path: Path, data: str) -> None:
+    """`save`, with the weights of more than a few bytes in the file ``data`` beside it; texts have no form there."""
+    values = [v for graph in model.graphs() for v in graph.initializers.values() if v.const_value is not None]
+    tensors = [v.const_value for v in values]
+    try:
+        with _emptied([v for v in values if _is_text(v)]):
+            ir.external_data.unload_from_model(model, path.parent, data, size_threshold_bytes=_LEAST_BYTES_BESIDE)
+        path.write_bytes(whole_proto(model).SerializeToString(deterministic=True))
+    finally:
+        for value, tensor in zip(values, tensors, strict=True):
+            value.const_value = tensor
+
+
+def _is_text(weight: ir.Value) -> bool:
+    return weight.const_value is not None and weight.const_value.dtype is ir.DataType.STRING
 
 
 @contextmanager

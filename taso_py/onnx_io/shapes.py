@@ -14,7 +14,8 @@ import onnx
 
 from taso_py.errors import TypingError
 from taso_py.graph.ordering import at_least
-from taso_py.graph.sizes import Size, floor_divide, product
+from taso_py.graph.sizes import Size, floor_divide
+from taso_py.graph.types import INTEGERS
 from taso_py.ops.operator import OnnxCall
 from taso_py.ops.slicing import Range, resolve
 
@@ -23,6 +24,8 @@ Vector: TypeAlias = tuple[Entries, int]
 """The entries in order, and the rank: 0 or 1."""
 
 MAXIMAL_LENGTH = 1024
+MAXIMAL_TERMS = 256
+"""Of a size: a product of sums of symbols has as many as the product of theirs."""
 _INTEGER_TYPES: Mapping[int, str] = {onnx.TensorProto.INT64: "int64", onnx.TensorProto.INT32: "int32"}
 
 
@@ -59,7 +62,22 @@ def _shape(call: OnnxCall) -> Vector | None:
 
 def _size(call: OnnxCall) -> Vector | None:
     type_ = call.inputs[0]
-    return None if type_ is None or type_.shape is None else ((product(type_.shape),), 0)
+    found = None if type_ is None or type_.shape is None else _short_product(type_.shape)
+    return None if found is None else ((found,), 0)
+
+
+def _terms(size: Size) -> int:
+    return 1 if isinstance(size, int) else len(size.terms)
+
+
+def _short_product(sizes: Iterable[Size]) -> Size | None:
+    """Their product, None where it may have more terms than anybody can use."""
+    found: Size = 1
+    for size in sizes:
+        if _terms(found) * _terms(size) > MAXIMAL_TERMS:
+            return None
+        found = found * size
+    return found
 
 
 def _gather(call: OnnxCall) -> Vector | None:
@@ -98,9 +116,17 @@ def _concat(call: OnnxCall) -> Vector | None:
 
 
 def _of_rank(rank: int) -> Callable[[OnnxCall], Vector | None]:
+    """Of the rule that takes an axis away from a vector of one entry, or gives a scalar one."""
+
     def rule(call: OnnxCall) -> Vector | None:
-        data = call.integers(0)
-        return None if data is None or len(data) != 1 or _rank(call, 0) != 1 - rank else (data, rank)
+        data, axes = call.integers(0), call.attributes.get("axes")
+        if call.present(1):
+            axes = call.integers(1)
+        elif axes is None and rank == 0:
+            axes = (0,)  # all that have size 1
+        if data is None or len(data) != 1 or _rank(call, 0) != 1 - rank or axes is None or len(axes) != 1:
+            return None
+        return data, rank
 
     return rule
 
@@ -116,11 +142,13 @@ def _in_range(entries: Iterable[Size], dtype: str) -> bool:
 
     A size is far below what its type holds, so a few times a size, or a product of sizes, is within it.
     """
-    bits = np.iinfo(dtype).bits
+    limits = np.iinfo(dtype)
+    most = 2 ** (limits.bits // 2 - 1)
     for entry in entries:
-        factors = [entry] if isinstance(entry, int) else [c for _, c in entry.terms]
-        most = 2 ** (bits - 1) if isinstance(entry, int) else 2 ** (bits // 2 - 1)
-        if not all(-most <= c < most for c in factors):
+        if isinstance(entry, int):
+            if not limits.min <= entry <= limits.max:
+                return False
+        elif dtype not in _INTEGER_TYPES.values() or not all(-most <= c < most for _, c in entry.terms):
             return False
     return True
 
@@ -154,7 +182,7 @@ def _binary(function: Callable[[Size, Size], Size | None]) -> Callable[[OnnxCall
         if sides is None:
             return None
         results = [function(a, b) for a, b in zip(*sides[0], strict=True)]
-        known = [r for r in results if r is not None]
+        known = [r for r in results if r is not None and _terms(r) <= MAXIMAL_TERMS]
         if len(known) < len(results) or not _in_range(known, _integer_type(call)):
             return None
         return tuple(known), sides[1]
@@ -165,7 +193,7 @@ def _binary(function: Callable[[Size, Size], Size | None]) -> Callable[[OnnxCall
 def _integer_type(call: OnnxCall) -> str:
     """The type that a node computes in; truth values are few enough for any."""
     type_ = call.inputs[0]
-    return "int32" if type_ is not None and type_.dtype == "int32" else "int64"
+    return type_.dtype if type_ is not None and type_.dtype in INTEGERS else "int64"
 
 
 def _quotient(a: Size, b: Size) -> Size | None:
@@ -175,7 +203,8 @@ def _quotient(a: Size, b: Size) -> Size | None:
 
 def _remainder(a: Size, b: Size) -> Size | None:
     quotient = _quotient(a, b)
-    return None if quotient is None else a - quotient * b
+    multiple = None if quotient is None else _short_product((quotient, b))
+    return None if multiple is None else a - multiple
 
 
 def _equal(a: Size, b: Size) -> Size | None:
@@ -236,8 +265,10 @@ def _product(call: OnnxCall) -> Vector | None:
     data = call.integers(0)
     if data is None or _rank(call, 0) != 1 or call.attributes.get("noop_with_empty_axes", 0):
         return None
-    found = product(data)
-    return ((found,), int(call.attributes.get("keepdims", 1))) if _in_range((found,), _integer_type(call)) else None
+    found = _short_product(data)
+    if found is None or not _in_range((found,), _integer_type(call)):
+        return None
+    return (found,), int(call.attributes.get("keepdims", 1))
 
 
 _RULES: Mapping[str, Callable[[OnnxCall], Vector | None]] = {
@@ -253,7 +284,7 @@ _RULES: Mapping[str, Callable[[OnnxCall], Vector | None]] = {
     "Reshape": _reshape,
     "Add": _binary(lambda a, b: a + b),
     "Sub": _binary(lambda a, b: a - b),
-    "Mul": _binary(lambda a, b: a * b),
+    "Mul": _binary(lambda a, b: _short_product((a, b))),
     "Div": _binary(_quotient),
     "Mod": _binary(_remainder),
     "Equal": _binary(_equal),

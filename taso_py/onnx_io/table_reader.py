@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -27,7 +27,6 @@ from taso_py.ops.operator import OnnxCall, Operator, Reading
 
 # A constant that plays the role of an attribute is small; weights are not read in order to look at them.
 _INTEGER_BYTES, _FLOAT_BYTES = 2**20, 2**12
-_FIRST_OVERRIDABLE_IR = 4
 _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
     "Ceil": np.ceil,
     "Floor": np.floor,
@@ -65,13 +64,8 @@ class TableReader:
     def __post_init__(self) -> None:
         self.folder = Folder(self.values, self.tensors)
 
-    def read_sources(self, inputs: Mapping[str, onnx.TypeProto], *, ir_version: int, freeze: bool) -> None:
-        """Graph inputs and initializers.
-
-        An initializer that is also a graph input may be overridden by the caller and is no constant, unless
-        ``freeze``; before IR version 4 every initializer had to be listed, and ONNX Runtime overrides none.
-        """
-        overridable = set() if freeze or ir_version < _FIRST_OVERRIDABLE_IR else set(inputs)
+    def read_sources(self, inputs: Mapping[str, onnx.TypeProto], overridable: Set[str]) -> None:
+        """Graph inputs and initializers; one that callers may override is no constant."""
         self.symbols.reserve(inputs.values())
         for name, type_ in inputs.items():
             self.ids[name] = self.values.new(self.symbols.of_input(name, type_), name)

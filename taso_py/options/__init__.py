@@ -28,7 +28,6 @@ from taso_py.options.field import Array, OptionRecord, Range, chosen, option, re
 from taso_py.options.general import GeneralOptions
 from taso_py.options.laws import DeriveOptions, Executor, GenerateOptions, OnlyOptions, VerifyOptions
 from taso_py.options.precision import BudgetOptions
-from taso_py.options.providers import bf16_options
 from taso_py.options.sessions import EpsOptions, OrtLevel, SessionOptions
 from taso_py.options.spelling import spelled
 from taso_py.options.text import (
@@ -326,10 +325,9 @@ class Options(OnlyOptions, RuleOptions, CacheOptions, TimeOptions, RewriteOption
         )
 
     @property
-    def may_be_placed(self) -> bool:
-        """Whether the result may get a session file: a provider is chosen, or may be given a hint under a budget."""
-        hinted = bf16_options(self.provider, self.ep_options, 1) is not None and self.ep_library is None
-        return self.is_race or (self.error_budget is not None and hinted)
+    def may_have_session_file(self) -> bool:
+        """Whether the result may get a session file: its sessions are not those by default, or a provider is chosen."""
+        return self.is_race or not self.is_default_session
 
 
 @record

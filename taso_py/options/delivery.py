@@ -164,7 +164,7 @@ class ModelDelivery(OptionRecord):
 
     def target(self, model: Path) -> Path:
         """The file to write: ``--output``, or ``<stem>.superopt.onnx`` beside MODEL."""
-        return self.output or model.with_name(f"{model.stem}.superopt.onnx")
+        return self.output or model.parent / f"{model.stem}.superopt.onnx"
 
     def beside(self) -> dict[str, Path]:
         """The other files, by the options that name them."""

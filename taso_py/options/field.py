@@ -264,6 +264,13 @@ def declared(kind: type[OptionRecord]) -> tuple[Declared, ...]:
     )
 
 
+def files_named(options: OptionRecord) -> tuple[Path, ...]:
+    """Every file that options name."""
+    held = (getattr(options, one.name) for one in declared(type(options)))
+    values = (v.values() if isinstance(v, Mapping) else v if isinstance(v, tuple) else (v,) for v in held)
+    return tuple(one for several in values for one in several if isinstance(one, Path))
+
+
 def reworded(kind: type[OptionRecord], name: str, text: str, *, default: Any = MISSING, variable: bool = True) -> Any:
     """The field ``name`` of another record, with a help text of its own."""
     one = next(one for one in dataclasses.fields(kind) if one.name == name)

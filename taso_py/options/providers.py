@@ -88,6 +88,18 @@ def bf16_options(provider: str, given: Mapping[str, str], threads: int) -> dict[
     return {"num_of_threads": str(threads), **given, _CONFIG: text}
 
 
+def less_precision(provider: str, given: Mapping[str, str]) -> str | None:
+    """What these options of a session ask for, or let the provider take, in place of float32; None: nothing.
+
+    Other providers' options, and settings of OpenVINO that are in a file, are not known.
+    """
+    if provider == CUDA and given.get("use_tf32") != "0":
+        return "TF32"
+    if provider != OPENVINO or _hint(given) in (_EXACT, ""):
+        return None
+    return _hint(given) or "what it takes by itself"
+
+
 def _hint(given: Mapping[str, str]) -> str | None:
     """The precision that options of OpenVINO ask for; None: none. Settings that cannot be read ask for something."""
     try:

@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from taso_py.options.field import OptionRecord, Range, option, record, reworded
-from taso_py.options.providers import provider_name
+from taso_py.options.providers import CPU_PROVIDER, provider_name
 from taso_py.options.spelling import spelled
 from taso_py.options.text import demand, parse_ep_options
 
 OrtLevel = Literal["all", "layout", "extended", "basic", "disable"]
 LEVELS = get_args(OrtLevel)
+MOST_THREADS = 4096
+"""More than any machine has CPUs; ONNX Runtime starts as many as it is told to."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -41,7 +43,7 @@ class SessionOptions(OptionRecord):
         "--threads",
         None,
         "Threads per session; default: the CPUs this process may use.",
-        within=Range(least=1),
+        within=Range(least=1, most=MOST_THREADS),
         group="ONNX Runtime",
     )
     """None: the CPUs that this process may use."""
@@ -75,6 +77,12 @@ class SessionOptions(OptionRecord):
     def is_race(self) -> bool:
         """Whether several providers are to be raced: a list, or auto for all that are usable."""
         return "," in self.ep or self.ep.lower() == "auto"
+
+    @property
+    def is_default_session(self) -> bool:
+        """Whether ONNX Runtime makes the same sessions by default, but for their threads: on our own CPU provider."""
+        own = not self.ep_python and self.ep_library is None
+        return own and self.provider == CPU_PROVIDER and self.ort_level == "all"
 
     @property
     def provider(self) -> str:

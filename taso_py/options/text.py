@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from taso_py.errors import UsageError
+from taso_py.paths import why_no_file
 
 Shape = tuple[int, ...]
 
@@ -60,7 +61,8 @@ def parse_inputs(texts: Iterable[str]) -> Mapping[str, Path]:
         path = Path(file)
         demand(name not in result, f"--input names '{name}' twice: keep one")
         demand(path.suffix == ".npy", f"--input '{text}': the file must be a .npy array")
-        demand(path.is_file(), f"--input '{text}': there is no file {path}")
+        why = why_no_file(path)
+        demand(why is None, f"--input '{text}': {path}: {why}")
         result[name] = path
     return MappingProxyType(result)
 
@@ -74,7 +76,8 @@ def parse_rules(texts: Iterable[str]) -> tuple[Path, ...] | None:
         demand(len(set(names)) == 1, "--rules none excludes rule files: keep one of them")
         return ()
     for name in names:
-        demand(Path(name).is_file(), f"--rules {name}: there is no such file; 'none' switches all rules off")
+        why = why_no_file(Path(name))
+        demand(why is None, f"--rules {name}: {why}; 'none' switches all rules off")
     return tuple(Path(name) for name in names)
 
 

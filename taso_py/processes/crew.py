@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from taso_py.processes.isolated import limit_memory
+from taso_py.processes.isolated import LONGEST_S, limit_memory
 
 Task: TypeAlias = Any
 Answer: TypeAlias = Any
@@ -134,7 +134,7 @@ class Crew:
         """Members that have said something, died, or are late; waits until there is one."""
         busy = [m for m in self.members if m.number is not None]
         patience = max(0.0, min(m.deadline for m in busy) - time.monotonic())
-        spoken = wait([m.connection for m in busy], timeout=patience)
+        spoken = wait([m.connection for m in busy], timeout=min(patience, LONGEST_S))
         return [m for m in busy if m.connection in spoken or m.late()]
 
 

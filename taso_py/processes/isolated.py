@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+LONGEST_S = 1e6
+"""The longest that anything is waited for: poll(2) counts milliseconds in an int, and deadlines may be infinite."""
 MEMORY_BYTES = 2 << 30
 """The most memory of its own that the process may take."""
 
@@ -53,6 +57,28 @@ def last_words(said: IO[bytes]) -> str:
     said.seek(0)
     lines = said.read().decode(errors="replace").strip().splitlines()
     return f"; last words: {lines[-1][:200]}" if lines else ""
+
+
+def ending(code: int) -> str:
+    """How a process ended, by its return code: ``SIGSEGV``, ``signal 40``, ``exit code 1``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # one for real time, which has a number alone
+        return f"signal {-code}"
+
+
+@contextmanager
+def killed_after(process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+    """Within the block the process has so long, also where it stops in the midst of a message."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def answer(module: str, *words: str, given: bytes, seconds: float) -> bytes:
@@ -117,15 +143,18 @@ class _Process:
 
     def answer(self, words: tuple[str, ...], given: bytes, seconds: float) -> bytes:
         self.idle = False
+        seconds = min(seconds, LONGEST_S)
+        end, late = time.monotonic() + seconds, f"it took longer than {seconds:.3g} s"
         try:
-            self.questions.send((words, given))
-            if not self.answers.poll(seconds):
-                raise NoAnswerError(f"it took longer than {seconds:g} s")
-            found = self.answers.recv()
+            with killed_after(self.process, seconds):
+                self.questions.send((words, given))
+                if not self.answers.poll(seconds):
+                    raise NoAnswerError(late)
+                found = self.answers.recv()
         except (EOFError, OSError):
-            code = self.process.wait()
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise NoAnswerError(f"its process died ({how})") from None
+            if time.monotonic() >= end:
+                raise NoAnswerError(late) from None
+            raise NoAnswerError(f"its process died ({ending(self.process.wait())})") from None
         self.idle = True
         if isinstance(found, str):
             raise NoAnswerError(found)
@@ -149,6 +178,14 @@ def _end_all() -> None:
         if found.owner == os.getpid():
             found.end()
     _PROCESSES.clear()
+
+
+def memory_bytes() -> float:
+    """The memory of this machine; inf where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not on this platform
+        return math.inf
 
 
 def limit_memory(most: int) -> None:

@@ -54,6 +54,11 @@ def contenders(options: Options) -> Contenders:
     return Contenders(tuple(_contender(options, name, _place(name, options)) for name in names))
 
 
+def at_home(options: Options) -> Contenders:
+    """The CPU provider of our own environment alone, for which nothing has to be looked up."""
+    return Contenders((_contender(options, CPU, None),))
+
+
 def _everything(options: Options, left_out: list[str]) -> Iterator[tuple[str, str | None]]:
     """Every provider of every environment; the CPU's of our own is the first."""
     yield CPU, None

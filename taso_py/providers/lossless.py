@@ -18,18 +18,29 @@ PROBE_S = 120.0
 
 
 def executed_errors(worker: Worker) -> Mapping[str, float]:
-    """By output of the probe, how far the worker's provider is from the exact values, relative to the largest."""
+    """By output of the probe, how far the worker's provider is from the exact values, relative to the largest.
+
+    Without those that another provider computes in its stead, whose precision says nothing of its own.
+    """
     probe = precision_probe()
     handle = worker.open(ModelRef.of(probe.model), timeout=PROBE_S)
     try:
         found = worker.run(handle, probe.feeds, timeout=PROBE_S)
     finally:
         worker.close(handle)
-    return {name: worst_error(exact, np.asarray(found[name])) for name, exact in probe.exact.items()}
+    places = worker.places(probe.model, probe.feeds, timeout=PROBE_S)
+    if worker.config.ep not in places:
+        return {}
+    others = [node for provider, nodes in places.items() if provider != worker.config.ep for node in nodes]
+    # A node is called as its output is; what ONNX Runtime makes of it may have more behind that.
+    own = [name for name in probe.exact if not any(node.startswith(name) for node in others)]
+    return {name: worst_error(probe.exact[name], np.asarray(found[name])) for name in own}
 
 
 def loss(errors: Mapping[str, float]) -> str | None:
-    """Why such errors are not those of float32, in words; None where they are."""
+    """Why such errors are not those of float32, in words; None where they are. Without any nothing is known."""
+    if not errors:
+        return "it computes nothing of a float32 probe itself: other providers do"
     name, error = max(errors.items(), key=lambda item: item[1])
     if error <= FP32_ERROR:
         return None

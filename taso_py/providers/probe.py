@@ -62,7 +62,9 @@ def resizable_probe() -> ModelRef:
 
 
 def precision_probe(seed: int = 0) -> Probe:
-    """Products of matrices with constants and without, a convolution, and a product beyond float16.
+    """Products of matrices with constants and without, a convolution, a Gemm, and a product beyond float16.
+
+    Each node is called as its output.
 
     Every factor is 2^e·(1 + 2^-12), which float32 holds exactly and TF32, bfloat16 and float16 round down to 2^e, so
     that errors have one direction and no sum hides them: each product is off by 2·2^-12 = 4.9e-4 there.
@@ -70,18 +72,22 @@ def precision_probe(seed: int = 0) -> Probe:
     draw = np.random.default_rng(seed)
     a, b, w = (_factors(draw, *shape) for shape in ((_ROWS, _DEPTH), (_DEPTH, _WIDTH), (_DEPTH, _WIDTH)))
     x, k = _factors(draw, 1, _CHANNELS, _SIDE, _SIDE), _factors(draw, _CHANNELS, _CHANNELS, _WINDOW, _WINDOW)
-    far = np.float32(_LARGE) * a
+    far, c = np.float32(_LARGE) * a, _factors(draw, _WIDTH)
     graph = helper.make_graph(
         [
-            helper.make_node("MatMul", ["a", "b"], ["product"]),
-            helper.make_node("MatMul", ["a", "w"], ["weighted"]),
-            helper.make_node("MatMul", ["far", "v"], ["large"]),
-            helper.make_node("Conv", ["x", "k"], ["convolved"]),
+            helper.make_node("MatMul", ["a", "b"], ["product"], "product"),
+            helper.make_node("MatMul", ["a", "w"], ["weighted"], "weighted"),
+            helper.make_node("MatMul", ["far", "v"], ["large"], "large"),
+            helper.make_node("Conv", ["x", "k"], ["convolved"], "convolved"),
+            helper.make_node("Gemm", ["a", "w", "c"], ["affine"], "affine"),
         ],
         "precision",
         [_value("a", a.shape), _value("b", b.shape), _value("far", far.shape), _value("x", x.shape)],
-        [_value(name, None) for name in ("product", "weighted", "large", "convolved")],
-        [numpy_helper.from_array(one, name) for name, one in (("w", w), ("v", np.float32(_LARGE) * w), ("k", k))],
+        [_value(name, None) for name in ("product", "weighted", "large", "convolved", "affine")],
+        [
+            numpy_helper.from_array(one, name)
+            for name, one in (("w", w), ("v", np.float32(_LARGE) * w), ("k", k), ("c", c))
+        ],
     )
     double = np.float64
     exact = {
@@ -89,6 +95,7 @@ def precision_probe(seed: int = 0) -> Probe:
         "weighted": a.astype(double) @ w.astype(double),
         "large": far.astype(double) @ (_LARGE * w.astype(double)),
         "convolved": _convolved(x.astype(double), k.astype(double)),
+        "affine": a.astype(double) @ w.astype(double) + c.astype(double),
     }
     return Probe(ModelRef("precision probe", _serialized(graph)), {"a": a, "b": b, "far": far, "x": x}, exact)
 

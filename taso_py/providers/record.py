@@ -11,8 +11,9 @@ from typing import Any
 
 from taso_py.errors import FileTakenError, SuperoptError, UsageError
 from taso_py.files import parse_json, read_text
-from taso_py.options.providers import bf16_options, settled_options, short_name
-from taso_py.options.sessions import LEVELS
+from taso_py.options.providers import bf16_options, less_precision, settled_options, short_name
+from taso_py.options.sessions import LEVELS, MOST_THREADS
+from taso_py.paths import is_file
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.session/1"
@@ -50,10 +51,17 @@ class ProviderRun:
     options: Mapping[str, str]
     """Provider options, those that settle its precision included."""
     threads: int | None
-    """None: as many as ONNX Runtime takes by itself."""
+    """None: as many as ONNX Runtime takes by itself; superopt's own records have those that were timed."""
     ort_level: str
     distribution: str
     ort_version: str
+    library: str | None = None
+    """A plugin library of providers."""
+
+    @property
+    def needs_consent(self) -> str | None:
+        """What of it a session has to be allowed to load; None where nothing is."""
+        return needing_consent(self.ep, self.library, self.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +138,20 @@ class SessionRecord:
 
         Options that superopt sets by itself name no files.
         """
-        if self.library is not None:
-            return f"the library {self.library}"
-        known = [settled_options(self.ep, {}, 0), bf16_options(self.ep, {}, 0) or {}]
-        further = [
-            name
-            for name, text in self.options.items()
-            if name != "num_of_threads" and all(own.get(name) != text for own in known)
-        ]
-        return f"the provider options {', '.join(further)}" if further else None
+        return needing_consent(self.ep, self.library, self.options)
+
+
+def needing_consent(ep: str, library: str | None, options: Mapping[str, str]) -> str | None:
+    """What of a session's library and provider options may lead to code or files that somebody else names, in words."""
+    if library is not None:
+        return f"the library {library}"
+    known = [settled_options(ep, {}, 0), bf16_options(ep, {}, 0) or {}]
+    further = [
+        name
+        for name, text in options.items()
+        if not (name == "num_of_threads" and text.isdecimal()) and all(own.get(name) != text for own in known)
+    ]
+    return f"the provider options {', '.join(further)}" if further else None
 
 
 _FIELDS = tuple(SessionRecord.__dataclass_fields__)
@@ -149,25 +162,37 @@ _LATER = ("external", "approximation")
 
 def session_file(model: Path) -> Path:
     """``OUT.session.json`` beside OUT."""
-    return model.with_name(f"{model.name}{_SUFFIX}")
+    return model.parent / f"{model.name}{_SUFFIX}"
 
 
-def approximating_file(model: Path) -> Path | None:
-    """The session file of a model, where that makes an approximation of it; None where it makes none, or is damaged."""
+def standing_record(model: Path) -> SessionRecord | None:
+    """What stands in the session file beside a model; None where there is none, or one that is damaged."""
     file = session_file(model)
     try:
-        return file if file.is_file() and read_record(file).approximation is not None else None
-    except SuperoptError:
+        return read_record(file) if is_file(file) else None
+    except (SuperoptError, OSError):
         return None
 
 
-def require_no_approximation(model: Path, *, force: bool) -> Path | None:
-    """The session file that would approximate what is about to be written there: FileTakenError unless ``force``."""
-    stale = approximating_file(model)
-    if stale is not None and not force:
-        words = "exists already, and runs its model as an approximation: remove it, or replace both with --force"
-        raise FileTakenError(f"{stale} {words}", stale)
-    return stale
+def approximation_of(model: Path) -> str | None:
+    """What the session file of a model, if it is for that file, says of the approximation that it makes of it."""
+    record = standing_record(model)
+    return record.approximation if record is not None and record.sha256 == sha256_of(model) else None
+
+
+def require_no_record(model: Path, *, force: bool) -> None:
+    """FileTakenError, unless ``force``, where a session file is that of another model than is about to be written."""
+    known, file = standing_record(model), session_file(model)
+    if known is not None and not force:
+        runs = "runs its model as an approximation" if known.approximation is not None else "is for an earlier model"
+        raise FileTakenError(f"{file} exists already, and {runs}: remove it, or replace both with --force", file)
+
+
+def remove_stale_record(model: Path, sha256: str | None) -> None:
+    """Remove the session file beside a model that was just written without one, unless it speaks of the same bytes."""
+    known = standing_record(model)
+    if known is not None and (known.approximation is not None or known.sha256 != sha256):
+        session_file(model).unlink(missing_ok=True)
 
 
 def write_session(placed: ProviderRun, folder: Path, target: Path, approximation: str | None) -> None:
@@ -187,15 +212,21 @@ def record_of(placed: ProviderRun, model: Path, target: Path, approximation: str
         sha256=sha256_of(model),
         ep=placed.ep,
         python=placed.python,
-        library=None,
+        library=placed.library,
         options=placed.options,
         threads=placed.threads,
         ort_level=placed.ort_level,
         distribution=placed.distribution,
         ort_version=placed.ort_version,
-        external={name: sha256_of(at if at.is_file() else target.parent / name) for name, at in beside.items()},
-        approximation=approximation,
+        external={name: sha256_of(at if is_file(at) else target.parent / name) for name, at in beside.items()},
+        approximation=approximation or _unmeasured(placed),
     )
+
+
+def _unmeasured(placed: ProviderRun) -> str | None:
+    """What a session file says where a provider is asked for less than float32 and computed in float32 all the same."""
+    asked = less_precision(placed.ep, placed.options)
+    return None if asked is None else f"{asked}, where the provider follows its options: here it computed in float32"
 
 
 def read_record(file: Path) -> SessionRecord:
@@ -226,7 +257,8 @@ def _fault(told: Mapping[str, Any]) -> str | None:
         if name in _MAPS:
             fits = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
         elif name == "threads":
-            fits = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            fits = value is None or (is_number and 1 <= value <= MOST_THREADS)
         elif name in ("python", "library", "approximation"):
             fits = value is None or isinstance(value, str)
         elif name == "ort_level":
@@ -235,6 +267,9 @@ def _fault(told: Mapping[str, Any]) -> str | None:
             fits = isinstance(value, str)
         if not fits:
             return f"{name} cannot be {value!r:.60}"
+    asked = less_precision(told["ep"], told["options"])
+    if asked is not None and told.get("approximation") is None:
+        return f"its options ask {told['ep']} for {asked}, and it says of no approximation"
     return None
 
 

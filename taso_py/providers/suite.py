@@ -96,9 +96,9 @@ def _checked(name: str, look: Callable[[Worker], Finding], worker: Worker) -> Ch
 def _starts(worker: Worker) -> Finding:
     """It makes a session and runs a small model itself."""
     small = small_probe()
-    counts = worker.places(small.model, small.feeds)
-    other = ", ".join(f"{count} on {name}" for name, count in counts.items())
-    return Finding(worker.config.ep in counts, f"nodes of a small model: {other or 'none are told of'}")
+    places = worker.places(small.model, small.feeds)
+    other = ", ".join(f"{len(nodes)} on {name}" for name, nodes in places.items())
+    return Finding(worker.config.ep in places, f"nodes of a small model: {other or 'none are told of'}")
 
 
 def _beside(check: str, *, threads: int | None = None) -> Callable[[Worker], Finding]:
@@ -118,7 +118,8 @@ def _profile(worker: Worker) -> Finding:
     """Its kernels are in the profile."""
     probe = precision_probe()
     kernels = worker.profile(probe.model, probe.feeds, budget_s=0.05)
-    return Finding(bool(kernels), f"{len(kernels)} kernels")
+    own = worker.places(probe.model, probe.feeds).get(worker.config.ep, ())
+    return Finding(bool(kernels and own), f"{len(kernels)} kernels, {len(own)} of them its own")
 
 
 def _sizes(worker: Worker) -> Finding:
@@ -163,7 +164,9 @@ def _precision(worker: Worker) -> Finding:
     errors = executed_errors(worker)
     why = loss(errors)
     told = ", ".join(f"{name} {error:.1e}" for name, error in errors.items())
-    return Finding(why is None, f"float32: largest relative errors {told}" if why is None else why)
+    others = [name for name in precision_probe().exact if name not in errors]
+    rest = f"; not looked at, as others compute them: {', '.join(others)}" if others else ""
+    return Finding(why is None, f"float32: largest relative errors {told}{rest}" if why is None else why)
 
 
 def _another(worker: Worker, *, threads: int | None = None, more: tuple[tuple[str, str], ...] = ()) -> Worker:

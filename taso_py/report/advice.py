@@ -9,8 +9,9 @@ from taso_py.approximate.record import Approximation
 from taso_py.gate import NOISY_WIDTH
 from taso_py.options.spelling import spelled, spelled_on
 from taso_py.providers.record import Placement
-from taso_py.report.approximation import budget_flags
+from taso_py.report.approximation import NEW_SAMPLES, budget_flags
 from taso_py.report.content import profile_sentence
+from taso_py.report.deployment import session_call
 from taso_py.result import Result
 from taso_py.search.state import StopReason
 
@@ -66,16 +67,19 @@ def _after_approximation(result: Result, told: Approximation) -> str:
         return f"give samples of real inputs with {spelled('calibration')}: the budget was kept on random data alone"
     if result.output is None:
         return "write it: so far it is in no file"
-    return _session_of(result) or f"{_command('check', result)}{budget_flags(told)}, with further samples"
+    return (
+        _session_of(result)
+        or f"{_command('check', result)}{budget_flags(told)}, where {NEW_SAMPLES} has further samples"
+    )
 
 
 def _session_of(result: Result) -> str:
-    """How a model is run that another provider, or a hint to one, was chosen for; empty where none was."""
+    """How a model is run whose session is not the default one; empty where it is."""
     ran = result.ran
     if ran is None or (isinstance(ran, Placement) and not ran.moved) or result.output is None:
         return ""
     where = "" if ran.python is None else f", under {ran.python}"
-    return f"run it by superopt.session({str(result.output)!r}){where}"
+    return f"run it by {session_call(ran, str(result.output))}{where}"
 
 
 def _after_nothing(result: Result) -> str:

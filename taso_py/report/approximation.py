@@ -10,6 +10,8 @@ from taso_py.report.table import TextTable
 from taso_py.result import Result
 
 _MOST_LAYERS = 40
+NEW_SAMPLES = "new.npz"
+"""What a command calls a file of samples that the model was not chosen by."""
 
 
 def books(result: Result) -> TextTable | None:
@@ -98,8 +100,8 @@ def figure_rows(told: Approximation | None) -> tuple[tuple[str, str], ...]:
 
 
 def budget_flags(told: Approximation) -> str:
-    """The budget as the command line spells it, behind a blank."""
-    data = "" if told.calibration is None else f" --calibration {shlex.quote(told.calibration)}"
+    """The budget as the command line spells it, behind a blank, with samples that did not choose the model."""
+    data = "" if told.calibration is None else f" --calibration {NEW_SAMPLES}"
     metric = "" if told.metric is None else f" --metric {shlex.quote(told.metric)}"
     return f" --error-budget rel={told.budget:g}{data}{metric}"
 

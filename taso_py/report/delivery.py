@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,15 +10,16 @@ from taso_py.backend.runtime import require_runtime
 from taso_py.errors import UsageError
 from taso_py.files import check_appendable, check_target, require_model_file
 from taso_py.finished import FinishedModel
-from taso_py.onnx_io.artifact import model_files
+from taso_py.onnx_io.artifact import data_file, files_beside, model_files
 from taso_py.options.delivery import DiffDelivery, ModelDelivery
-from taso_py.providers.record import session_file
+from taso_py.paths import real
+from taso_py.providers.record import require_no_record, session_file
 
 Finished = TypeVar("Finished", bound=FinishedModel)
 
 
 def require_deliverable(
-    model: Path, delivery: ModelDelivery, *, over: bool = False, reads: tuple[Path, ...] = (), placed: bool = False
+    model: Path, delivery: ModelDelivery, *, over: bool = False, reads: Iterable[Path] = (), placed: bool = False
 ) -> None:
     """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written.
 
@@ -27,10 +29,15 @@ def require_deliverable(
     require_runtime()
     require_model_file(model)
     target, *others = outputs(model, delivery)
+    read = (*model_files(model), *reads)
     if not delivery.dry_run:
-        for file in (target, *([session_file(target)] if placed else [])):
-            check_target(file, sources=(model, *reads), force=delivery.force or over)
-    kept = (*model_files(model), target, *reads) if others or delivery.summary is not None else ()
+        force = delivery.force or over
+        check_target(target, sources=read, force=force)
+        for file in (*files_beside(model, target), *([session_file(target)] if placed else [])):
+            check_target(file, sources=read, force=force)
+        if not placed:
+            require_no_record(target, force=force)
+    kept = (*read, target, data_file(target), session_file(target))
     for file in others:
         check_target(file, sources=kept, force=delivery.force)
     if delivery.summary is not None:
@@ -40,9 +47,9 @@ def require_deliverable(
 def outputs(model: Path, delivery: ModelDelivery) -> tuple[Path, ...]:
     """The files that are asked for, OUT first; UsageError where two options name one."""
     target = delivery.target(model)
-    taken, found = {target.absolute(): "--output"}, [target]
+    taken, found = {real(target): "--output"}, [target]
     for name, file in delivery.beside().items():
-        if (other := taken.setdefault(file.absolute(), name)) != name:
+        if (other := taken.setdefault(real(file), name)) != name:
             raise UsageError(f"{name} and {other} are both {file}: choose two names")
         found.append(file)
     return tuple(found)

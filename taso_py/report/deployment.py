@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from taso_py.providers.record import Placement, ProviderRun
-from taso_py.report.approximation import budget_flags
+from taso_py.options.providers import settled_options
+from taso_py.providers.record import ProviderRun
+from taso_py.report.approximation import NEW_SAMPLES, budget_flags
 from taso_py.report.content import shape_text
 from taso_py.result import Result
 
@@ -22,7 +23,8 @@ class Deployment:
 
 def deployment(result: Result) -> Deployment | None:
     """For the file that was written, or for a name that it could get; None for a result that is the original."""
-    if not result.changed and result.placement is None:
+    ran = result.ran
+    if not result.changed and ran is None:
         return None
     output = str(result.output or "optimised.onnx")
     code = (
@@ -30,8 +32,8 @@ def deployment(result: Result) -> Deployment | None:
         f"options = ort.SessionOptions(); options.intra_op_num_threads = {result.threads}\n"
         f"session = ort.InferenceSession({output!r}, options, providers=[{result.ep!r}])"
     )
-    if result.ran is not None:
-        code = f"import superopt\nsession = superopt.session({output!r})  # as {output}.session.json says"
+    if ran is not None:
+        code = f"import superopt\nsession = {session_call(ran, output)}  # as {output}.session.json says"
     sizes = " and for ".join(shape_text(shapes, separator="; ") for shapes in result.shapes) or "the model's own"
     what = "The speed-up holds" if result.improved else "The figures hold"
     holds = (
@@ -39,22 +41,29 @@ def deployment(result: Result) -> Deployment | None:
         f"ONNX Runtime {result.ort_version}. Where one of these is different, optimise there."
     )
     files = f"{shlex.quote(str(result.input or 'model.onnx'))} {shlex.quote(output)}"
-    placed = result.ran
-    ep = result.ep if placed is None else placed.ep
-    where = "" if placed is None or placed.python is None else f" --ep-python {shlex.quote(placed.python)}"
-    flags = f" --threads {result.threads} --ep {shlex.quote(ep)}{where}{_hint(placed)}"
+    flags = f" --threads {result.threads}{f' --ep {shlex.quote(result.ep)}' if ran is None else _flags(ran)}"
     further = result.approximation
     budget = budget_flags(further) if further is not None and further.applied else ""
-    lines = []
+    lines = [f"# {NEW_SAMPLES}: samples that the model was not chosen by"] if NEW_SAMPLES in budget else []
     for shapes in result.shapes or ({},):
         given = "".join(f" --shape {shlex.quote(shape_text({name: sizes}))}" for name, sizes in shapes.items())
         lines += [f"superopt check {files}{flags}{given}{budget}", f"superopt bench {files}{flags}{given}"]
     return Deployment(code, holds, "\n".join(lines))
 
 
-def _hint(placed: ProviderRun | None) -> str:
-    """The provider options of an approximation, as the command line spells them: `check` is to judge what is run."""
-    if placed is None or isinstance(placed, Placement):
-        return ""
-    given = (f"{name}={text}" for name, text in placed.options.items())
-    return "".join(f" --ep-option {shlex.quote(one)}" for one in given)
+def session_call(ran: ProviderRun, output: str) -> str:
+    """The Python expression that makes a session of the file ``output`` as the file beside it says."""
+    allowed = "" if ran.needs_consent is None else ", allow_library=True"
+    return f"superopt.session({output!r}{allowed})"
+
+
+def _flags(ran: ProviderRun) -> str:
+    """What makes `check` and `bench` run a model in the same way, but for options that they take by themselves."""
+    settled = {} if ran.library is not None else settled_options(ran.ep, {}, ran.threads or 0)
+    words = ["--ep", ran.ep]
+    words += [] if ran.python is None else ["--ep-python", ran.python]
+    words += [] if ran.library is None else ["--ep-library", ran.library]
+    for name, text in ran.options.items():
+        words += [] if settled.get(name) == text else ["--ep-option", f"{name}={text}"]
+    words += [] if ran.ort_level == "all" else ["--ort-level", ran.ort_level]
+    return "".join(f" {shlex.quote(word)}" for word in words)

@@ -24,8 +24,7 @@ _LINES = 60
 def write_report(result: Result, path: Path, *, force: bool = False) -> None:
     """Write `result` to `path` as ``.json``, ``.md`` or ``.html``; ``force`` replaces a file, but never the models."""
     writers = {".json": _json, ".md": markdown, ".html": html}
-    kept = (*result.sources, *([result.output] if result.output is not None else []))
-    write_text(path, writers[path.suffix.lower()](result), sources=kept, force=force)
+    write_text(path, writers[path.suffix.lower()](result), sources=result.kept, force=force)
 
 
 def write_comparison(found: Differences, path: Path, *, force: bool = False) -> None:

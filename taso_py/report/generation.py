@@ -7,10 +7,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from taso_py.files import write_text
-from taso_py.generate.job import Figures, Settings, text_of
+from taso_py.generate.job import HEAD, Figures, Settings, text_of
+from taso_py.paths import is_file
 from taso_py.rules.rule import Rule
 
 SCHEMA = "superopt.generation/1"
+
+
+def is_generated(path: Path) -> bool:
+    """Whether a file begins as those do that `Generated.save` writes."""
+    try:
+        return is_file(path) and path.open("rb").read(len(HEAD)) == HEAD.encode()
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ from taso_py.result import Result
 
 def tell_pipeline(result: Result, model: Path, delivery: Delivery) -> None:
     """Write what was asked for about a run that has a result; OutputError like `Result.save`."""
-    _write(model, delivery, cases_of(result), markdown(result), kept=_models(result))
+    _write_junit(model, delivery, cases_of(result), result.kept)
+    _append_summary(delivery, markdown(result), result.kept)
 
 
 @contextmanager
@@ -32,19 +33,19 @@ def failures_told(model: Path, delivery: Delivery) -> Iterator[None]:
         yield
     except BaseException as error:
         line = " ".join(f"{'' if isinstance(error, SuperoptError) else f'{type(error).__name__}: '}{error}".split())
+        kept = (*model_files(model), *others)
         with suppress(SuperoptError):
-            text = f"# {inline(model.name)}: error\n\n{inline(line)}\n"
-            kept = (*model_files(model), *others)
-            _write(model, delivery, cases_of_failure(line, delivery.conditions), text, kept=kept)
+            _write_junit(model, delivery, cases_of_failure(line, delivery.conditions), kept)
+        with suppress(SuperoptError):
+            _append_summary(delivery, f"# {inline(model.name)}: error\n\n{inline(line)}\n", kept)
         raise
 
 
-def _write(model: Path, delivery: Delivery, cases: list[Case], text: str, *, kept: tuple[Path, ...]) -> None:
+def _write_junit(model: Path, delivery: Delivery, cases: list[Case], kept: tuple[Path, ...]) -> None:
     if delivery.junit is not None:
         write_text(delivery.junit, junit_text(model.name, cases), sources=kept, force=delivery.force)
+
+
+def _append_summary(delivery: Delivery, text: str, kept: tuple[Path, ...]) -> None:
     if delivery.summary is not None:
         append_text(delivery.summary, f"{text}\n", sources=kept)
-
-
-def _models(result: Result) -> tuple[Path, ...]:
-    return (*result.sources, *([result.output] if result.output is not None else []))

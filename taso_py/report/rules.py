@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taso_py.paths import real
 from taso_py.report.content import number
 from taso_py.report.proofs import columns, obligations_plain, obligations_text, proof_lines
 from taso_py.rules.location import rules_directory
@@ -39,7 +40,7 @@ class ListedRule:
         """What is known of the law."""
         if self.record is not None:
             return self.rule.status
-        shipped = Path(self.rule.file).resolve().parent == rules_directory().resolve()
+        shipped = real(Path(self.rule.file)).parent == real(rules_directory())
         return _NOT_ON_RECORD if shipped else _NOT_JUDGED
 
     def to_dict(self) -> dict[str, Any]:

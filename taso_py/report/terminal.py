@@ -172,10 +172,10 @@ def _is_terminal() -> bool:
 
 def render(content: RenderableType) -> str:
     """What a rich renderable looks like on this stdout, without the final newline."""
-    console = Console(file=sys.stdout or io.StringIO(), width=_width(), soft_wrap=not _is_terminal())
-    with console.capture() as capture:
-        console.print(content, highlight=False)
-    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+    drawn, terminal = io.StringIO(), _is_terminal()  # rich would write to a stdout itself, which may be gone by now
+    console = Console(file=drawn, width=_width(), soft_wrap=not terminal, force_terminal=terminal or None)
+    console.print(content, highlight=False)
+    return "\n".join(line.rstrip() for line in drawn.getvalue().rstrip().splitlines())
 
 
 def _holds(result: Result) -> str:

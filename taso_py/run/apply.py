@@ -17,7 +17,7 @@ from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.cost.cache import proofs_path
 from taso_py.errors import CertificateError, DecisionsError, MismatchError, RuleError, TypingError, UsageError
-from taso_py.onnx_io.artifact import CopiedFile, GivenProto, RewrittenModel
+from taso_py.onnx_io.artifact import CopiedFile, GivenProto, RewrittenModel, require_unchanged
 from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.load import Loaded
 from taso_py.options import ApplyOptions
@@ -65,6 +65,7 @@ def apply(source: Path | onnx.ModelProto, file: Path, options: ApplyOptions) -> 
     except (RecursionError, TypingError) as error:
         what = "they are nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise DecisionsError(f"the decisions cannot be followed: {what}") from None
+    require_unchanged(loaded.stamps)
     way = made.way(source, model.model, freeze_initializers=options.freeze_initializers)
     return replace(_finished(unchanged, way, model, report), skipped=tuple(made.skipped))
 
@@ -111,7 +112,7 @@ def _admitted(decisions: Decisions, options: ApplyOptions) -> Mapping[str, Rule]
         admitted = proved(known, allow_bounded=options.allow_bounded, allow_overflow=options.allow_overflow)
     except (CertificateError, RuleError) as error:
         raise DecisionsError(str(error)) from None
-    return {rule.id: rule for rule in extended(admitted, SiteProofs(proofs_path()))}
+    return {rule.id: rule for rule in extended(admitted, SiteProofs(proofs_path(None)))}
 
 
 def _workshop(
@@ -149,7 +150,7 @@ def _unchanged(source: Path | onnx.ModelProto, loaded: Loaded, decisions: Decisi
         places=0,
         nodes_before=nodes,
         nodes_after=nodes,
-        artifact=CopiedFile(source) if isinstance(source, Path) else GivenProto(source),
+        artifact=CopiedFile(source, loaded.stamps) if isinstance(source, Path) else GivenProto(source),
         evidence=Way(
             source=source, loaded=loaded, exported=None, freeze_initializers=decisions.freeze_initializers,
         ),

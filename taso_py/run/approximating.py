@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,36 +14,36 @@ import onnx
 from taso_py.approximate.candidates import Candidate
 from taso_py.approximate.judge import Verdict
 from taso_py.approximate.measure import warrant
-from taso_py.approximate.metric import MetricError
 from taso_py.approximate.model import ApproximateModel
 from taso_py.approximate.record import Approximation, ApproximationReason, ReasonCode
-from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.backend.timing import Confirmation
 from taso_py.certificate.approximate import ApproximateTrail
-from taso_py.check.inputs import make_feeds, override_shapes
+from taso_py.check.inputs import make_feeds, override_shapes, with_arrays
 from taso_py.check.shapes import resolve_shapes
-from taso_py.errors import ModelError, OutputError, TooLateError, WorkerError
+from taso_py.errors import TooLateError, WorkerTimeoutError
 from taso_py.files import load_arrays
 from taso_py.onnx_io.artifact import Artifact
 from taso_py.options import Options
 from taso_py.options.providers import bf16_options, exact_options
 from taso_py.progress import Progress
-from taso_py.providers.choosing import worker_config
+from taso_py.providers.choosing import run_of, worker_config
 from taso_py.providers.contenders import contenders
 from taso_py.providers.race import UNTIMED
-from taso_py.providers.record import ProviderRun
 from taso_py.result import Result
 from taso_py.run import pipeline, provenance
-from taso_py.run.approximation import DroppedError, Stage, fault
-from taso_py.run.budget import Data, data_of, random_note, require_usable
+from taso_py.run.approximation import Stage
+from taso_py.run.budget import Data, data_of, notes_of, require_usable
 from taso_py.run.candidates import work_folder
+from taso_py.run.dropped import fault
 from taso_py.run.run import Clock
 from taso_py.run.subject import reference, require_runnable
 from taso_py.stop import Interrupted, StopFlag
 
 _EXACT_SHARE = 0.5
 """Part of the time budget that the exact search has."""
+_TRIAL_SHARE, _LEAST_TRIAL_S = 0.25, 5.0
+"""Part of the time budget, of the exact search's, in which samples and metric may be tried before; and in any case."""
 Made = tuple[Candidate, Verdict, Confirmation]
 
 
@@ -56,19 +57,33 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     require_runnable(source)
     progress.phase("load")
     original = reference(source)
-    data = data_of(original, options)
-    _ = data.parts  # too few samples are said before anything long begins
-    require_usable(original, data, options)
+    try:
+        with stop.abandoning():
+            data = _tried(original, options, clock)
+    except Interrupted:
+        return _exactly(source, options, clock, progress, stop)  # which ends at once, and says why
     given = options.ep_options
     # The hint that they may ask for is what the budget is for: what is proved is computed in float32.
     options = replace(_at_sizes_of(data, options), ep_options=exact_options(options.provider, given))
     exact = _exactly(source, options, clock, progress, stop)
-    notes = (*exact.notes, *([random_note()] if data.samples.random else []))
+    notes = (*exact.notes, *notes_of(data))
     result = replace(
         _approximated(source, original, exact, _Means(options, data, clock, progress, stop, given)), notes=notes
     )
     phases = {**exact.phases_s, "approximate": clock.elapsed() - sum(exact.phases_s.values())}
     return replace(result, elapsed_s=clock.elapsed(), phases_s=phases)
+
+
+def _tried(original: ModelRef, options: Options, clock: Clock) -> Data:
+    """What the budget is measured on, tried once; UsageError for what does not fit.
+
+    Where the trial takes too long it is the second stage that finds out: the exact search has its own time.
+    """
+    data = data_of(original, options)
+    _ = data.parts  # too few samples are said before anything long begins
+    with suppress(TooLateError, WorkerTimeoutError):
+        require_usable(original, data, options, until=max(clock.at(_TRIAL_SHARE), clock.begin + _LEAST_TRIAL_S))
+    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +141,7 @@ def _approximated(source: Path | onnx.ModelProto, original: ModelRef, exact: Res
             return _applied(source, exact, _told(told, stage, made), made[0], means)
     except Interrupted:
         told = _dropped(told, "interrupted", "interrupted before an approximation was confirmed")
-    except DroppedError as error:
-        told = replace(told, reason=error.reason)
-    except (MetricError, TooLateError, ModelError, WorkerError, OutputError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever fails here, the exact result is there and must not be lost
         told = replace(told, reason=fault(error).reason)
     if stage is not None:
         told = replace(told, layers=stage.layers, tried=tuple(stage.told))
@@ -164,7 +177,7 @@ def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
         applied=True,
         kind=winner.kind,
         calibrator=winner.calibrator,
-        provider=None if winner.config is None else _run_of(winner.config, stage.options),
+        provider=None if winner.config is None else run_of(winner.config),
         exact_sha256=hashlib.sha256(stage.exact.SerializeToString(deterministic=True)).hexdigest(),
         speedup=confirmed.speedup,
         speedup_low=confirmed.low,
@@ -176,7 +189,8 @@ def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
         test_samples=verdict.samples,
         worst_output=verdict.output or None,
         worst_layer=max(alone, key=lambda name: alone[name], default=None),
-        warrant=warrant(verdict.samples, random=told.random_data, models=stage.tested),
+        warrant=warrant(verdict.samples, random=told.random_data, models=stage.tested, given=told.test_samples),
+        approximate_nodes=winner.nodes,
         layers=layers,
         tried=tuple(stage.told),
     )
@@ -223,8 +237,8 @@ def _state(model: onnx.ModelProto, metadata: dict[str, str]) -> None:
 def _feeds(options: Options, data: Data) -> list[dict[str, Any]]:
     """What models are timed on, one for each workload."""
     arrays = load_arrays(options.inputs)
-    given = override_shapes(arrays)
-    sizes = [resolve_shapes(data.facts.inputs, {**one, **given}) for one in options.workloads or (options.shapes,)]
+    given = [with_arrays(one, arrays) for one in options.workloads or (options.shapes,)]
+    sizes = [resolve_shapes(data.facts.inputs, one) for one in given]
     return [make_feeds(data.facts.inputs, one, seed=options.seed, overrides=arrays) for one in sizes]
 
 
@@ -252,11 +266,3 @@ def _hinted(exact: Result, options: Options, given: Mapping[str, str]) -> tuple[
         configs = [worker_config(options)]
     hinted = [(one, bf16_options(one.ep, given, one.threads)) for one in configs]
     return tuple(replace(one, ep_options=tuple(own.items())) for one, own in hinted if own is not None)
-
-
-def _run_of(config: WorkerConfig, options: Options) -> ProviderRun:
-    distribution, version = runtime_of(config.python)
-    return ProviderRun(
-        ep=config.ep, python=config.python, options=dict(config.ep_options), threads=options.threads,
-        ort_level=config.ort_level, distribution=distribution, ort_version=version,
-    )  # fmt: skip

@@ -5,26 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import onnx
 
 from taso_py.approximate import hinted as hints
-from taso_py.approximate.candidates import GUARD, Bench, Candidate
+from taso_py.approximate.candidates import FAULTS, GUARD, Bench, Candidate
 from taso_py.approximate.choosing import Chooser
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.approximate.layers import LAYERS, gains, layers_of
-from taso_py.approximate.metric import MetricError
 from taso_py.approximate.model import overridable
 from taso_py.approximate.quantise import QuantiseError, Quantiser
-from taso_py.approximate.record import (
-    HINT,
-    ApproximatedLayer,
-    ApproximationReason,
-    ReasonCode,
-    TriedApproximation,
-    figure,
-)
+from taso_py.approximate.record import HINT, ApproximatedLayer, TriedApproximation, figure
 from taso_py.approximate.samples import LEAST_TESTED
 from taso_py.backend.client import Worker
 from taso_py.backend.kernels import Kernel
@@ -32,22 +25,16 @@ from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.race import RaceResult, race
 from taso_py.backend.runtime import multiplies_bytes
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed, confirm
-from taso_py.errors import (
-    ModelError,
-    OutputError,
-    RuntimeMissingError,
-    SuperoptError,
-    TooLateError,
-    WorkerError,
-    WorkerTimeoutError,
-)
+from taso_py.errors import TooLateError
 from taso_py.onnx_io.artifact import INLINE_LIMIT_BYTES
 from taso_py.options import Options
 from taso_py.options.providers import short_name
 from taso_py.options.spelling import spelled
 from taso_py.progress import Progress
 from taso_py.run.budget import Data
+from taso_py.run.dropped import DroppedError, fault
 from taso_py.run.run import Clock
+from taso_py.run.subject import weight_bytes
 
 _WHOLE, _LAYERS, _LOOKED, _CHOSEN, _RACED, _TESTED = 0.25, 0.35, 0.48, 0.6, 0.7, 0.85
 """Shares of the stage's time by whose end whole models are made, all layers together, layers looked at one by one,
@@ -66,22 +53,6 @@ _MOST_TESTED = 2
 """Models that are tested on the unseen samples: each further one warrants less."""
 _MOST_TOLD = 20
 """Sets of layers that were measured and not taken: so many are on record."""
-
-
-class DroppedError(Exception):
-    """There is no approximation, and this is why."""
-
-    def __init__(self, code: ReasonCode, words: str) -> None:
-        super().__init__(words)
-        self.reason = ApproximationReason(code, words)
-
-
-def fault(error: SuperoptError) -> DroppedError:
-    """What stopped an approximation, as the reason why there is none."""
-    if isinstance(error, MetricError):
-        return DroppedError("metric failed", str(error))
-    late = isinstance(error, TooLateError | WorkerTimeoutError)
-    return DroppedError("too little time" if late else "did not run", str(error))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +117,7 @@ class Stage:
             except DroppedError as error:
                 first = first or error
                 self._drop(one, str(error))
-            except (ModelError, RuntimeMissingError, WorkerError) as error:
+            except FAULTS as error:
                 first = first or fault(error)
                 self._drop(one, str(error))
             except TooLateError:
@@ -171,7 +142,8 @@ class Stage:
         if self.at(1.0) - self.begin < _LEAST_S:
             words = f"{max(0.0, self.at(1.0) - self.begin):.0f} s were left for approximations"
             raise DroppedError("too little time", f"{words}: raise {spelled('time_budget_s')}")
-        if self.exact.ByteSize() > INLINE_LIMIT_BYTES:
+        # The weights first: protobuf does not tell a size that it could not write.
+        if weight_bytes(self.exact) > INLINE_LIMIT_BYTES or self.exact.ByteSize() > INLINE_LIMIT_BYTES:
             raise DroppedError("unsupported", "the model is too large for ONNX Runtime's quantiser, which takes 2 GB")
 
     def _candidates(self, judge: Judge, exact: ModelRef, path: Path) -> list[Candidate]:
@@ -179,7 +151,7 @@ class Stage:
         found = self._by_hint(judge, exact)
         try:
             found += self._quantised(judge, exact, path)
-        except (DroppedError, ModelError, WorkerError, OutputError, TooLateError) as error:
+        except (DroppedError, TooLateError, *FAULTS) as error:
             if not found:
                 raise self._with_hints(error) from None
         keeping = [one for one in found if one.verdict.error <= GUARD * self.budget]
@@ -289,7 +261,7 @@ class Stage:
         """Its kernels; none where ONNX Runtime cannot tell."""
         try:
             return worker.profile(model, self.feeds[0], budget_s=_PROFILE_S)
-        except (ModelError, WorkerError):
+        except FAULTS:
             return ()
 
     def _raced(self, worker: Worker, exact: ModelRef, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -297,11 +269,23 @@ class Stage:
         self._phase("approximate: race")
         here = [one for one in candidates if one.config is None]
         beside = [one for one in candidates if one.config is not None]
-        faster = self._raced_here(worker, exact, here, _RACED_HERE if beside else _RACED) if here else []
-        worker.stop()
-        faster += self._raced_beside(exact, beside) if beside else []
+        share = _RACED_HERE if beside else _RACED
+        races = (
+            (here, partial(self._raced_here, worker, exact, here, share)),
+            (beside, partial(self._raced_beside, exact, beside)),
+        )
+        faster, failed = list[tuple[float, Candidate]](), list[Exception]()
+        for some, timed in races:
+            try:
+                faster += timed() if some else []
+            except FAULTS as error:  # what the other race finds is no worse for it
+                failed.append(error)
+                self.told += [one.told(failure=str(error)) for one in some]
+            worker.stop()
         if faster:
             return [one for _, one in sorted(faster, key=lambda item: -item[0])]
+        if failed:
+            raise failed[0]
         speeds = [one.speedup for one in self.told if one.speedup is not None]
         if not speeds:
             raise DroppedError("too little time", f"no time was left for the race: raise {spelled('time_budget_s')}")

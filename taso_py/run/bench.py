@@ -11,7 +11,7 @@ from taso_py.backend.timing import BenchReport
 from taso_py.backend.timing import bench as time_models
 from taso_py.check.facts import InputSpec, interface_difference, read_facts
 from taso_py.check.fitting import fitted_instead
-from taso_py.check.inputs import make_feeds, override_shapes
+from taso_py.check.inputs import make_feeds, with_arrays
 from taso_py.check.report import BudgetReport
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes
 from taso_py.errors import ModelError, UsageError
@@ -19,7 +19,7 @@ from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
 from taso_py.providers.choosing import worker_config
 from taso_py.report.benchmark import Benchmark
-from taso_py.run.budget import data_of, kept, random_note, require_usable
+from taso_py.run.budget import data_of, kept, notes_of, require_usable
 from taso_py.run.subject import Model, blaming, named, reference, require_runnable
 
 
@@ -32,8 +32,8 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
         if (reason := interface_difference(first, other)) is not None:
             raise UsageError(f"{named(model)} cannot be timed against {named(models[0])}: {reason}")
     arrays = load_arrays(options.inputs)
-    budgets, sample = _budgets(references, options)
-    given = {**(options.shapes or sample), **override_shapes(arrays)}
+    budgets, sample, notes = _budgets(references, options)
+    given = with_arrays(options.shapes or sample, arrays)
     config = worker_config(options)
 
     def timed_at(specs: Sequence[InputSpec], sizes: Assignment) -> BenchReport:
@@ -59,17 +59,17 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
         ep=config.ep,
         shapes=dict(sizes.shapes),
         budgets=budgets,
-        notes=(random_note(),) if budgets and options.calibration is None else (),
+        notes=notes,
     )
 
 
 def _budgets(
     models: Sequence[ModelRef], options: BenchOptions
-) -> tuple[tuple[BudgetReport | None, ...], Mapping[str, Shape]]:
-    """Of each model whether it keeps the budget against the first, and the sizes of samples; nothing without one."""
+) -> tuple[tuple[BudgetReport | None, ...], Mapping[str, Shape], tuple[str, ...]]:
+    """Of each model whether it keeps the budget against the first, sizes of samples, and notes; nothing without one."""
     if options.error_budget is None:
-        return (), {}
+        return (), {}, ()
     data = data_of(models[0], options)
     require_usable(models[0], data, options)
-    found = (None, *(kept(models[0], model, data, options) for model in models[1:]))
-    return found, {} if data.samples.random else data.samples.shapes
+    found = (None, *(kept(models[0], model, data, options, models=len(models) - 1) for model in models[1:]))
+    return found, {} if data.samples.random else data.samples.shapes, notes_of(data)

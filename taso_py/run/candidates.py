@@ -18,9 +18,9 @@ from taso_py.backend.protocol import ModelRef
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.errors import MismatchError, OutputError, SuperoptError
-from taso_py.folders import RunFolder
+from taso_py.folders import temporary_folder
 from taso_py.graph.table import Table
-from taso_py.onnx_io.artifact import RewrittenModel
+from taso_py.onnx_io.artifact import RewrittenModel, require_unchanged
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import artifact, export, folded_weights, serialize
@@ -114,6 +114,7 @@ class Workshop:
         return ModelRef("candidate", place / "candidate.onnx")
 
     def _reject(self, state: State, report: CheckReport, deadline: float) -> None:
+        require_unchanged(self.loaded.stamps)  # no rule is to blame for another original
         step = self._guilty(state.trace, deadline)
         reason = report.reason or "values differ"
         if self.strict:
@@ -219,10 +220,5 @@ def shortlist(found: Found, start_cost: float, limit: int = 6) -> list[State]:
 @contextmanager
 def work_folder() -> Iterator[Path]:
     """A folder for candidates that are too large to travel as bytes; OutputError where none can be made."""
-    try:
-        made = RunFolder()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"cannot make a folder for temporary files: {reason}; name a place in TMPDIR") from error
-    with made as folder:
+    with temporary_folder() as folder:
         yield folder.path

@@ -17,7 +17,7 @@ from taso_py.options.spelling import spelled
 from taso_py.options.text import demand
 from taso_py.providers.choosing import worker_config
 from taso_py.report.comparison import beyond_budget
-from taso_py.run.budget import data_of, kept, random_note, require_usable
+from taso_py.run.budget import data_of, kept, notes_of, require_usable
 from taso_py.run.subject import Model, reference, require_runnable
 
 
@@ -57,7 +57,7 @@ def _within_budget(first: ModelRef, second: ModelRef, options: CheckOptions) -> 
         max_rel_error=math.nan,
         max_abs_error=math.nan,
         tolerance=None,
-        warnings=(random_note(),) if data.samples.random else (),
+        warnings=notes_of(data),
         elapsed_s=time.monotonic() - begin,
         budget=found,
     )

@@ -12,8 +12,16 @@ from taso_py.backend.timing import Confirmation
 from taso_py.certificate.record import Trail
 from taso_py.check.report import CheckReport
 from taso_py.check.tolerance import Closeness
-from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto, RewrittenModel, external_locations
+from taso_py.onnx_io.artifact import (
+    Artifact,
+    CopiedFile,
+    GivenProto,
+    RewrittenModel,
+    external_locations,
+    require_unchanged,
+)
 from taso_py.onnx_io.load import Loaded
+from taso_py.providers.choosing import run_of
 from taso_py.report.presenting import Presentation
 from taso_py.result import OutputError, Reason, ReasonCode, Result
 from taso_py.run.candidates import Candidate
@@ -29,6 +37,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
     before = job.roofline.flops(loaded.table)
     nodes = len(loaded.proto.graph.node)
     closeness = Closeness.of(job.options.rtol, job.options.atol)
+    require_unchanged(loaded.stamps)
     return Result(
         input=loaded.path,
         improved=False,
@@ -43,6 +52,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         recalled=job.recalled is not None,
         elapsed_s=job.clock.elapsed(),
         phases_s=dict(job.clock.phases),
+        provider=None if job.options.is_default_session else run_of(setting.config),
         ep=setting.config.ep,
         threads=setting.config.threads,
         shapes=tuple(dict(a.shapes) for a in setting.assignments),
@@ -60,7 +70,8 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
 
 def unchanged(job: Run, stop_reason: str, code: ReasonCode, words: str) -> Result:
     """The original, byte for byte, and why."""
-    artifact = CopiedFile(job.source) if isinstance(job.source, Path) else GivenProto(job.source)
+    stamps = job.setting.loaded.stamps
+    artifact = CopiedFile(job.source, stamps) if isinstance(job.source, Path) else GivenProto(job.source)
     result = _frame(job, artifact, stop_reason)
     return replace(result, improved=False if job.options.race else None, reason=Reason(code, words))
 

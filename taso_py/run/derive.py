@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,9 @@ def derive(goals: Sequence[Path], options: DeriveOptions) -> Derivation:
     """Which laws of the files ``goals`` follow from the rules; `UsageError` for a file that holds none."""
     known = Rules.of(load_library(options.rules))
     found = [law for file in goals for law in laws(file)]
-    return Derivation({law.name: derivable(law, known, states=options.states) for law in found})
+    names = Counter(law.name for law in set(found))  # files may call different laws alike
+    called = {law: law.name if names[law.name] == 1 else f"{law.name} ({law.file})" for law in found}
+    return Derivation({name: derivable(law, known, states=options.states) for law, name in called.items()})
 
 
 def laws(path: Path) -> list[Rule]:

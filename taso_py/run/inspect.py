@@ -12,7 +12,7 @@ import onnx
 from taso_py.backend.client import Worker
 from taso_py.check.facts import InputSpec, read_facts
 from taso_py.check.fitting import fitted_instead
-from taso_py.check.inputs import advice, make_feeds, override_shapes
+from taso_py.check.inputs import advice, make_feeds, with_arrays
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.cost.roofline import Roofline, tensor_bytes
 from taso_py.errors import ModelError
@@ -36,7 +36,8 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
     if options.profile:
         assignment, timed = _profiled(model, loaded, options)
     else:
-        assignment = resolve_shapes(read_facts(loaded.proto).inputs, options.shapes)
+        specs, overrides = read_facts(loaded.proto).inputs, load_arrays(options.inputs)
+        assignment = resolve_shapes(specs, with_arrays(options.shapes, overrides))
     roofline = Roofline(loaded.sizes_of(assignment.shapes))
     known = _all_known(loaded, roofline)
     return Inspection(
@@ -66,7 +67,7 @@ def _profiled(
     """At the default sizes and inputs, or at those that the model takes instead."""
     require_runnable(model)
     overrides = load_arrays(options.inputs)
-    given = {**options.shapes, **override_shapes(overrides)}
+    given = with_arrays(options.shapes, overrides)
     facts, original = read_facts(loaded.proto), reference(model)
 
     def at(specs: Sequence[InputSpec], assignment: Assignment) -> tuple[Assignment, ModelProfile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,13 +40,14 @@ from taso_py.run.original import (
 )
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
+from taso_py.run.rehearsing import rehearsed, with_selected
 from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget, writing_seconds
 from taso_py.run.searching import Explored, explore, log_trace, selected
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, unprepared
 from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
-from taso_py.search.state import Found, State, StopReason
+from taso_py.search.state import Found, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
 
@@ -65,8 +66,6 @@ _HASTE_S = 0.6 * FINISH_S
 """What the confirmation may take where the user asked to stop; there is no race then."""
 _PROFILE_SHARE = 0.1
 """Part of the time budget that opening and running the original may have taken for it to be profiled as well."""
-_PATIENCE_S = 2.0
-"""How long after the end of its time a worker is still waited for."""
 
 
 def optimize(
@@ -152,9 +151,13 @@ def _run(job: Run) -> Result:
     if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
         job.profile = _profiled(job, job.setting.reference, job.setting.loaded.table)
         job.clock.lap("profile")
-    with work_folder() as folder, _checker(job) as checker:
+    with job.worker.keeping_to(job.patience(1.0)), work_folder() as folder, _checker(job) as checker:
         workshop = _workshop(job, checker, folder)
-        found, checked = _search_and_check(job, workshop)
+        try:
+            found, checked = _search_and_check(job, workshop)
+        except WorkerError as error:  # it has run the original: somebody stopped it, or took its memory
+            words = f"the search ended early, so nothing is confirmed: {error}"
+            return unchanged(job, StopReason.TIME.value, "race ended early", words)
         result = _decide(job, workshop, found, checked)
     job.clock.lap("race")
     remember(job, found, checked, result)
@@ -171,10 +174,9 @@ def _prove(job: Run) -> None:
 
 def _profiled(job: Run, model: ModelRef, table: Table) -> ModelProfile | None:
     """Where a model's time goes; None where ONNX Runtime cannot tell."""
-    try:
+    with suppress(ModelError, WorkerError), job.worker.keeping_to(job.patience(1.0)):
         return profile(job.worker, model, job.setting.feeds[0], table, job.roofline)
-    except (ModelError, WorkerError):
-        return None
+    return None
 
 
 def _profile_after(job: Run, winner: Candidate) -> ModelProfile | None:
@@ -195,7 +197,8 @@ def _search_and_check(job: Run, workshop: Workshop) -> tuple[Found, list[Candida
     while True:
         barred = len(workshop.barred)
         searched, folder = job.deadline(SEARCH_SHARE + SELECT_SHARE), job.setting.loaded.folder
-        with job.worker.keeping_to(searched + _PATIENCE_S), folder.until(searched), OpenModels(job, workshop) as models:
+        patience = job.patience(SEARCH_SHARE + SELECT_SHARE)
+        with job.worker.keeping_to(patience), folder.until(searched), OpenModels(job, workshop) as models:
             job.recalled = None if barred else recalled(job)
             found = _selected(job, explore(job, models)) if job.recalled is None else job.recalled.found
         log_trace(job, found)
@@ -213,25 +216,19 @@ def _selected(job: Run, explored: Explored) -> Found:
     if selection is None:
         return found
     if found.reason is StopReason.INTERRUPTED:
-        return _with_selected(found, selection.faster(explored.judged))
+        return with_selected(found, selection.faster(explored.judged))
     job.begin("select")
     selection.deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
     known = [timed.state.table.nodes for timed in explored.judged]
     promising = [s for s in shortlist(found, job.start_cost, _SELECTED_FROM) if s.table.nodes not in known]
-    chosen = selected(job, explored, promising)
+    known_best = rehearsed(selection, found, selected(job, explored, promising), _RACED)
     job.clock.lap("select")
-    return _with_selected(selection.anchored(found), chosen)
-
-
-def _with_selected(found: Found, chosen: Sequence[State]) -> Found:
-    return replace(found, states=(*chosen, *found.states), selected=tuple(chosen))
+    return known_best
 
 
 def _checker(job: Run) -> Checker:
-    limits = CheckLimits(
-        deadline=job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE),
-        flops=job.roofline.flops(job.setting.loaded.table),
-    )
+    deadline, table = job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE), job.setting.loaded.table
+    limits = CheckLimits(deadline=deadline, until=job.patience(1.0), flops=job.roofline.flops(table))
     return checker_of(job.setting, job.options, limits=limits, worker=job.worker if job.shared_worker else None)
 
 
@@ -296,12 +293,13 @@ def _last_moment(job: Run) -> float:
 
 def _second_choice(workshop: Workshop, found: Found, deadline: float) -> list[Candidate]:
     """When every candidate held a barred rule: the best state without one."""
-    for state in found.states if workshop.barred else ():
-        candidate = workshop.candidate(state, deadline)
-        if candidate is not None:
-            return [candidate]
-        if time.monotonic() > deadline:
-            break
+    with suppress(TooLateError):
+        for state in found.states if workshop.barred else ():
+            candidate = workshop.candidate(state, deadline)
+            if candidate is not None:
+                return [candidate]
+            if time.monotonic() > deadline:
+                break
     return []
 
 
@@ -348,17 +346,16 @@ def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
     job.begin("race")
     left = max(1.0, _time_left(job))
     spare = left - confirmation_seconds(job, _CONFIRM_ROUNDS, _block_s(job))
-    with job.worker.keeping_to(job.deadline(1.0) + _PATIENCE_S):
-        return race(
-            job.worker,
-            [job.setting.reference, *(c.reference for c in checked)],
-            job.setting.feeds,
-            deadline=time.monotonic() + min(0.5 * left, max(_LEAST_RACE * left, spare)),
-            block_s=_block_s(job),
-            progress=job.tell_measured,
-            least_gain=job.options.min_gain,
-            max_sessions=2 if job.setting.large else 8,
-        )
+    return race(
+        job.worker,
+        [job.setting.reference, *(c.reference for c in checked)],
+        job.setting.feeds,
+        deadline=time.monotonic() + min(0.5 * left, max(_LEAST_RACE * left, spare)),
+        block_s=_block_s(job),
+        progress=job.tell_measured,
+        least_gain=job.options.min_gain,
+        max_sessions=2 if job.setting.large else 8,
+    )
 
 
 def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:

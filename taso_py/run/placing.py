@@ -13,11 +13,11 @@ from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.statistics import Interval
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS
 from taso_py.check.oracle import OracleLimits
-from taso_py.errors import ModelError, NotLosslessError, RuntimeMissingError, WorkerError
+from taso_py.errors import ModelError, NotLosslessError, RuntimeMissingError, TooLateError, WorkerError
 from taso_py.options import Options
 from taso_py.options.providers import short_name
 from taso_py.progress import Progress
-from taso_py.providers.contenders import Contender, contenders
+from taso_py.providers.contenders import Contender, at_home, contenders
 from taso_py.providers.race import ProviderRace
 from taso_py.providers.record import Placement, RacedProvider
 from taso_py.result import Result
@@ -61,18 +61,19 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     clock = Clock(options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
-    found = contenders(options)
-    setting = prepare(source, found.all[0].options)
-    clock.lap("load")
-    record: tuple[RacedProvider, ...] = ()
-    home = _Placed(found.all[0], _AT_HOME)
-    chosen = [home]
+    found, record = at_home(options), tuple[RacedProvider, ...]()
+    chosen = list[_Placed]()
     try:
         with stop.abandoning():
+            found = contenders(options)
+            setting = prepare(source, found.all[0].options)
+            clock.lap("load")
             chosen, record = _raced(found.all, setting, clock, progress)
-    except Interrupted:
+    except (Interrupted, TooLateError):
         pass  # the search below ends at once, and says why
     clock.lap("providers")
+    home = _Placed(found.all[0], _AT_HOME)
+    chosen = chosen or [home]
     placed, result = _best(_searched(source, chosen, home, clock, progress, stop))
     result = replace(result, notes=(*found.left_out, *result.notes), phases_s={**clock.phases, **result.phases_s})
     placement = _placement(placed, found.all[0], result, record)
@@ -87,7 +88,7 @@ def _raced(
     progress.phase(f"race {len(everybody)} providers")
     progress.update(remaining_s=clock.left())
     patience = max(_PATIENCE_S, _PATIENCE_SHARE * clock.budget)
-    limits = OracleLimits(max_cases=_CASES)
+    limits = OracleLimits(until=clock.at(1.0), max_cases=_CASES)
     configs = [one.config for one in everybody]
     with checker_of(setting, everybody[0].options, limits=limits) as checker:
         setting = refitted(setting, everybody[0].options, checker.fit())
@@ -169,10 +170,10 @@ def _rewriting(result: Result) -> float:
 
 
 def _placement(placed: _Placed, base: Contender, result: Result, record: tuple[RacedProvider, ...]) -> Placement:
-    config, options = placed.contender.config, placed.contender.options
+    config = placed.contender.config
     distribution, version = runtime_of(config.python)
     return Placement(
-        ep=config.ep, python=config.python, options=dict(config.ep_options), threads=options.threads,
+        ep=config.ep, python=config.python, options=dict(config.ep_options), threads=config.threads,
         ort_level=config.ort_level, distribution=distribution, ort_version=version, baseline=base.config.ep,
         placement_speedup=placed.gain.median, placement_low=placed.gain.low, placement_high=placed.gain.high,
         rewriting_speedup=_rewriting(result), providers=record,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taso_py.run.anchoring import Timed
+from taso_py.run.calibration import Timed
 from taso_py.run.selecting import Selection
 from taso_py.search.state import State
 

@@ -13,7 +13,7 @@ from taso_py.options.spelling import spelled
 from taso_py.progress import Progress
 from taso_py.report.ranking import Ranking, ranked
 from taso_py.run.original import time_original
-from taso_py.run.run import SEARCH_SHARE, Clock, Run, whole_budget
+from taso_py.run.run import PATIENCE_S, SEARCH_SHARE, Clock, Run, whole_budget
 from taso_py.run.searching import single_gains
 from taso_py.run.subject import Model, prepare, require_runnable
 from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
@@ -54,5 +54,5 @@ def _single_gains(source: Model, chosen: RankOptions, progress: Progress, stop: 
             source=source, options=options, setting=original.setting, library=library, worker=worker, clock=clock,
             progress=progress, stop=stop, baseline=original.seconds,
         )  # fmt: skip
-        with closing(run):
+        with closing(run), worker.keeping_to(clock.at(SEARCH_SHARE) + PATIENCE_S):
             return single_gains(run)

@@ -22,6 +22,8 @@ from taso_py.search.moves import AppliedSite, Rewriter
 from taso_py.search.state import Found, State, StopReason, TraceStep
 from taso_py.search.view import View
 
+_DIGITS = 18
+"""More than the id of any value has."""
 _NOT_TOLD = (ValueError, KeyError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError)
 """What reading a text raises that tells of no search; the last three are literal_eval's."""
 
@@ -172,7 +174,10 @@ class _Told:
 def _step(entry: Any) -> _ToldStep:
     rule, choice, places, refined, before, after = entry
     named = tuple(tuple(map(str, place)) for place in places)
-    return _ToldStep(str(rule), ast.literal_eval(choice), named, bool(refined), float(before), float(after))
+    chosen = ast.literal_eval(choice)
+    if not isinstance(chosen, tuple):
+        raise TypeError
+    return _ToldStep(str(rule), chosen, named, bool(refined), float(before), float(after))
 
 
 @dataclass(slots=True)
@@ -196,7 +201,7 @@ class Meanings:
         """The value of this meaning; None where there is none so far."""
         self._update()
         if meaning.isdecimal():
-            value = int(meaning)
+            value = int(meaning[:_DIGITS])  # Python refuses to read thousands of them
             return value if value in self.values.types and value not in self._known else None
         return self._ids.get(meaning)
 

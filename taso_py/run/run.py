@@ -27,6 +27,8 @@ PROPOSE_SHARE = 0.35
 """Part of the time budget in which quick searches are judged; the rest of the search's is for measuring places."""
 SEARCH_SHARE, SELECT_SHARE, CHECK_SHARE = 0.45, 0.15, 0.1
 """Parts of the time budget; the race has the rest."""
+PATIENCE_S = 2.0
+"""How long after the end of its time a worker is still waited for."""
 MOST_LEFT = 0.3
 """The largest part of the time budget that is left for writing the result."""
 _WRITTEN, _SMALL_BYTES = 3e8, 2**26
@@ -118,6 +120,10 @@ class Run:
     def deadline(self, share: float) -> float:
         """When this share of the time budget is used up; never, where nothing may depend on the clock."""
         return self.clock.at(share) if self.options.race else float("inf")
+
+    def patience(self, share: float) -> float:
+        """Until when a worker is waited for whose work is done when this share of the time budget is used up."""
+        return self.deadline(share) + PATIENCE_S
 
     def stopped(self) -> bool:
         """Whether the user asked to stop."""

@@ -17,7 +17,7 @@ from taso_py.cost.roofline import Roofline
 from taso_py.graph.table import Table
 from taso_py.report.rewrites import places_text
 from taso_py.rules.rule import RuleSet
-from taso_py.run.anchoring import Timed
+from taso_py.run.calibration import Timed
 from taso_py.run.growth import growth
 from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
@@ -259,13 +259,13 @@ def selected(job: Run, explored: Explored, promising: Sequence[State]) -> list[S
     if selection is None:
         return []
     sizes = ",".join(f"{k}={v}" for k, v in sorted(job.setting.sizes.items()))
-    losses = Losses(cache_of(job), f"{sizes}|{environment(job)}", job.worker.info().ort_version)
+    losses = Losses(cache_of(job), f"{sizes}|{environment(job)}", job.worker.ort_version())
     return selection.best(promising, explored.tidied, explored.judged, explored.found.gains, losses)
 
 
 def environment(job: Run) -> str:
     """Everything a time depends on besides a model."""
-    return "|".join(map(str, (job.setting.config, job.worker.info().ort_version, cpu_name())))
+    return "|".join(map(str, (job.setting.config, job.worker.ort_version(), cpu_name())))
 
 
 def _cost_model(job: Run) -> CostModel:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.errors import ModelError, TooLateError, WorkerError
-from taso_py.run.anchoring import Timed, anchored, at_share
+from taso_py.run.calibration import Timed, at_share
 from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
@@ -23,7 +23,7 @@ from taso_py.search.again import made_again
 from taso_py.search.bundles import BUNDLES, Bundle
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
-from taso_py.search.state import Found, State, TraceStep
+from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import ROUNDS, Limits
 from taso_py.search.view import View
 from taso_py.search.watch import OutOfTime
@@ -128,13 +128,9 @@ class Selection:
         """Those that are faster than the original, at their measured costs."""
         return [at_share(t.state, t.share, self.job.start_cost) for t in ends if t.share < 1 - _TIE and t.state.trace]
 
-    def anchored(self, found: Found) -> Found:
-        """What a search found, at the prices that the timed states speak for."""
-        return anchored(found, self.timed, self.job.start_cost)
-
     def judged(self, state: State) -> Judged | None:
         """Without each rule in turn, those that gained least first; as often as that helps.  None: there is no time."""
-        best = self._against_original(state)
+        best = self.against_original(state)
         if best is None:
             return None
         losers = set[str]()
@@ -282,10 +278,11 @@ class Selection:
 
     def _plain(self, tidied: State | None) -> Timed | None:
         if self._tidied is None and tidied is not None:
-            self._tidied = self._against_original(tidied)
+            self._tidied = self.against_original(tidied)
         return self._tidied
 
-    def _against_original(self, state: State) -> Timed | None:
+    def against_original(self, state: State) -> Timed | None:
+        """The state, timed; None where it does not run, and where time is up."""
         ratio = None if self._late() else self._ratio(None, state)
         return None if ratio is None else self._measured(state, ratio.median)
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import filecmp
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import onnx
-from google.protobuf.message import DecodeError
-
-from taso_py.errors import OutputError
+from taso_py.errors import ModelError, OutputError
 from taso_py.files import parse_json, same_file
 from taso_py.onnx_io.artifact import external_locations
+from taso_py.onnx_io.read import parsed
 from taso_py.options import Options
+from taso_py.paths import is_file
 from taso_py.progress import Progress
-from taso_py.providers.record import approximating_file
+from taso_py.providers.record import session_file, standing_record
 from taso_py.report.standing import Standing
 from taso_py.run import provenance
 from taso_py.run.provenance import Key
@@ -31,17 +31,18 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
     progress.phase("compare with what is there")
     # What cannot be meant is told before anything that is in the way.
     prepare(model, replace(options, ep="cpu", ep_python=()) if options.is_race else options)
-    if not output.is_file() or same_file(model, output):
+    if not is_file(output) or same_file(model, output):
         raise OutputError(f"{output} is not a file beside {model}: there is nothing to compare")
     try:
-        proto = onnx.load(output, format="protobuf", load_external_data=False)
+        proto = parsed(output)
         told = provenance.stated(proto)
-        if approximating_file(output) is not None:
+        known = standing_record(output)
+        if known is not None and known.approximation is not None:
             return Standing(model, output, told, "the session file beside it makes an approximation of it")
-        if output.read_bytes() == model.read_bytes():
+        if filecmp.cmp(output, model, shallow=False):
             return Standing(model, output, told, f"it is a copy of {model}", copy=True)
-        lost = [name for name in sorted(external_locations(proto)) if not (output.parent / name).is_file()]
-    except (OSError, DecodeError, ValueError):
+        lost = [name for name in sorted(external_locations(proto)) if not is_file(output.parent / name)]
+    except (OSError, ModelError):
         return Standing(model, output, {}, "it is not a model of superopt's")
     if Key.ORIGINAL not in told:
         return Standing(model, output, told, "it is not a result of superopt's, or does not say so")
@@ -51,6 +52,8 @@ def standing(model: Path, output: Path, options: Options, progress: Progress) ->
         return Standing(model, output, told, "providers are raced anew every time")
     if options.error_budget is not None:
         return Standing(model, output, told, "approximations are chosen anew every time")
+    if not options.is_default_session and not is_file(session_file(output)):
+        return Standing(model, output, told, "its session file is not beside it")
     wanted = provenance.identity(model, options, stated_rules(options))
     return Standing(model, output, told, _unlike(told, wanted))
 

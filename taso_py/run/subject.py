@@ -13,17 +13,16 @@ import onnx
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
-from taso_py.backend.runtime import require_runtime
+from taso_py.backend.runtime import available_threads, require_runtime
 from taso_py.check.check import Checker
 from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.fitting import Fit, fitted
-from taso_py.check.inputs import make_feeds, override_shapes
+from taso_py.check.inputs import make_feeds, with_arrays
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.check.tolerance import Closeness
 from taso_py.errors import ModelError, WorkerError
-from taso_py.files import load_arrays, require_model_file
-from taso_py.onnx_io.artifact import stamps_of
+from taso_py.files import load_arrays, require_model_file, require_text_name
 from taso_py.onnx_io.load import Loaded, load, unread
 from taso_py.options import RewriteOptions
 from taso_py.options.spelling import spelled
@@ -67,9 +66,9 @@ class Subject:
 
     def file_bytes(self) -> tuple[int, int]:
         """Bytes of the files of weights beside the model's own, and of that, where it has one."""
-        path, outside = self.loaded.path, sum(size for _, size, _ in self.loaded.stamps.values())
-        inside = None if path is None else stamps_of([path]).get(path)
-        return outside, weight_bytes(self.loaded.proto) if inside is None else inside[1]
+        sizes = {file: size for file, (_, size, _) in self.loaded.stamps.items()}
+        inside = sizes.pop(self.loaded.path, None) if self.loaded.path is not None else None
+        return sum(sizes.values()), weight_bytes(self.loaded.proto) if inside is None else inside
 
     @property
     def large(self) -> bool:
@@ -82,9 +81,8 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
     loaded = load(source, freeze_initializers=options.freeze_initializers)
     facts = read_facts(loaded.proto)
     overrides = load_arrays(options.inputs)
-    given = override_shapes(overrides)
     workloads = options.workloads or (options.shapes,)
-    assignments = tuple(resolve_shapes(facts.inputs, {**workload, **given}) for workload in workloads)
+    assignments = tuple(resolve_shapes(facts.inputs, with_arrays(workload, overrides)) for workload in workloads)
     feeds = tuple(make_feeds(facts.inputs, a, seed=options.seed, overrides=overrides) for a in assignments)
     return Subject(
         loaded=loaded,
@@ -101,8 +99,7 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
 def fitting(subject: Subject, options: RewriteOptions, worker: Worker, seconds: float) -> Subject | None:
     """The subject with inputs that its model runs with, instead of those that it refused; None if there are none."""
     workloads = options.workloads or (options.shapes,)
-    given = override_shapes(subject.overrides)
-    sizes = {**workloads[0], **given}
+    sizes = with_arrays(workloads[0], subject.overrides)
     fit = fitted(worker, subject.reference, subject.facts, sizes, subject.overrides, seed=options.seed, seconds=seconds)
     return None if fit is None else refitted(subject, options, fit)
 
@@ -110,9 +107,9 @@ def fitting(subject: Subject, options: RewriteOptions, worker: Worker, seconds: 
 def refitted(subject: Subject, options: RewriteOptions, fit: Fit) -> Subject:
     """The subject with inputs and sizes that were found by trial."""
     workloads = options.workloads or (options.shapes,)
-    given = override_shapes(subject.overrides)
     facts = replace(subject.facts, inputs=fit.inputs)
-    assignments = tuple(resolve_shapes(facts.inputs, {**workload, **given}, fit.sizes) for workload in workloads)
+    given = (with_arrays(workload, subject.overrides) for workload in workloads)
+    assignments = tuple(resolve_shapes(facts.inputs, one, fit.sizes) for one in given)
     feeds = (make_feeds(facts.inputs, a, seed=options.seed, overrides=subject.overrides) for a in assignments)
     return replace(
         subject,
@@ -125,7 +122,10 @@ def refitted(subject: Subject, options: RewriteOptions, fit: Fit) -> Subject:
 
 
 def unprepared(source: Model, options: RewriteOptions) -> Subject:
-    """The model without sizes and inputs, for a run that was stopped before they were known."""
+    """The model without sizes and inputs, for a run that was stopped before they were known.
+
+    Nor is it known then where the provider is: to look for it may take a minute, and nothing will run.
+    """
     return Subject(
         loaded=unread(source),
         reference=ModelRef.of(source if isinstance(source, Path) else b""),
@@ -134,7 +134,7 @@ def unprepared(source: Model, options: RewriteOptions) -> Subject:
         feeds=(),
         overrides={},
         sizes={},
-        config=worker_config(options),
+        config=WorkerConfig(options.provider, threads=options.threads or available_threads()),
     )
 
 
@@ -162,6 +162,7 @@ def require_runnable(*models: Model) -> None:
     for model in models:
         if isinstance(model, Path):
             require_model_file(model)
+            require_text_name(model)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def usable_rules(library: Library, options: Options, progress: Progress, until: 
     unproved = _unproved(library)
     if unproved:
         progress.log("warning", f"{unproved}: {PROVE} {spelled_on('update')}")
-    sites = SiteProofs(proofs_path())
+    sites = SiteProofs(proofs_path(options.cache))
     fit = library.usable(options.allow_bounded, options.allow_overflow)
     return Usable(fit.map(lambda rules: extended(rules, sites)), unproved)
 

@@ -12,6 +12,7 @@ from taso_py.errors import RuleError, UsageError
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.options import VerifyOptions
 from taso_py.options.spelling import spelled_on
+from taso_py.paths import real
 from taso_py.progress import Level, Progress
 from taso_py.report.differences import VerdictChange, difference, left_over
 from taso_py.report.proofs import shortened, verdict_text
@@ -146,7 +147,7 @@ class _Verifying:
         found = {**self.recorded, **{rule: made for rule, (made, _) in self.judged.items()}}
         refused = {rule.id for rule in self.disagreements}
         own = [(rule, made) for rule, made in found.items() if _is_shipped(rule) and rule.id not in refused]
-        home = location.rules_directory().resolve()
+        home = real(location.rules_directory())
         shipped = [rule for path in _files_in(home) for rule in load_file(path)]
         updated = self.lock.updated(own, shipped, lock.installed_z3())
         if updated.text() != self.lock.text():
@@ -172,4 +173,4 @@ def _is_shipped(rule: Rule) -> bool:
 
 
 def _is_of_library(file: Path) -> bool:
-    return file.resolve().parent == location.rules_directory().resolve()
+    return real(file).parent == real(location.rules_directory())

@@ -8,6 +8,7 @@ import numpy as np
 
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
+from taso_py.onnx_io.kernels import computable
 from taso_py.ops.algebra import Algebra
 from taso_py.ops.constants import represents
 from taso_py.ops.operator import Operator
@@ -61,7 +62,7 @@ def _typed(view: View, node: Node) -> bool:
 
 
 def spellable(view: View, built: Mapping[int, Node]) -> bool:
-    """Whether every new node can be written at the model's opset, or is folded into a weight of known shape.
+    """Whether every new node can be written at the model's opset and run, or is folded into a weight of known shape.
 
     Its element types must be the operator's, and hold the numbers among its attributes.
     """
@@ -73,6 +74,7 @@ def spellable(view: View, built: Mapping[int, Node]) -> bool:
                 return False
             continue
         types = [view.values.types[i] for i in node.inputs if i is not None]
-        if node.operator.write(view.table.opset, types) is None:
+        writing = node.operator.write(view.table.opset, types)
+        if writing is None or not computable(writing, view.table.opset, types):
             return False
     return True

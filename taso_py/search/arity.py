@@ -33,6 +33,8 @@ _PAIRED = 8
 
 MOST_OPERANDS = 64
 """Wider operators are left as they are: a law is as deep as what it nests, and matching it goes as deep."""
+_ORDERS = 64
+"""Most orders of a law's commutative operators that are tried: where it is refused in these, so it is in all 2^n."""
 _MOST_PIECES = 128
 """Parts of a Split, and slices that become one: a law adds up their sizes, and a sum is as deep as it is long."""
 
@@ -118,6 +120,8 @@ def flatten(view: View, value: int) -> Rewrite | None:
     operator = nodes[value].operator
     if not operator.expand(3) or _only_for_its_like(view, value):
         return None
+    if _nest(view, value) > MOST_OPERANDS:
+        return None
     operands: list[int | None] = []
 
     def tree(at: int | None) -> str:
@@ -130,8 +134,25 @@ def flatten(view: View, value: int) -> Rewrite | None:
     if not len(nodes[value].inputs) < len(operands) <= MOST_OPERANDS:
         return None
     alike = _alike(operator, [view.table.type(i) for i in operands if i is not None])
-    match = next(matcher(_flat_law(operator, whole, len(operands), alike)).matches_on(view, (value,)), None)
+    return _applied(view, value, _flat_law(operator, whole, len(operands), alike))
+
+
+def _applied(view: View, value: int, law: Rule) -> Rewrite | None:
+    """The table after a law that is written for a value: its operands come in the order that they have there."""
+    match = next(matcher(law).matches_on(view, (value,), _ORDERS), None)
     return None if match is None else rewrite(view, match)
+
+
+def _nest(view: View, value: int) -> int:
+    """How many applications of one operator stand in one another, each for the next alone; no more are counted than
+    `flatten` takes.
+    """
+    stack, found = [value], 0
+    while stack and found <= MOST_OPERANDS:
+        found += 1
+        inputs = view.table.nodes[stack.pop()].inputs
+        stack.extend(i for i in inputs if i is not None and _only_for_its_like(view, i))
+    return found
 
 
 def adjoined(view: View, value: int) -> Rewrite | None:
@@ -152,8 +173,7 @@ def adjoined(view: View, value: int) -> Rewrite | None:
         if last > first:
             whole = start == 0 and end == view.table.type(source).dims[axis]
             law = _adjoining_law(len(cuts), first, last, whole=whole)
-            match = next(matcher(law).matches_on(view, (value,)), None)
-            return None if match is None else rewrite(view, match)
+            return _applied(view, value, law)
     return None
 
 
@@ -201,8 +221,7 @@ def nested(view: View, value: int, first: int) -> Rewrite | None:
     if len(node.inputs) > MOST_OPERANDS:
         return None
     alike = _alike(node.operator, [view.table.type(i) for i in node.inputs if i is not None])
-    match = next(matcher(_fold_law(node.operator, len(node.inputs), first, alike)).matches_on(view, (value,)), None)
-    return None if match is None else rewrite(view, match)
+    return _applied(view, value, _fold_law(node.operator, len(node.inputs), first, alike))
 
 
 @lru_cache(maxsize=1024)
@@ -228,8 +247,7 @@ def gathered(view: View, value: int) -> Rewrite | None:
         return _call(Add(), (tree(i, term) for i in operands))
 
     law = _sum_law(tree(value, None))
-    match = None if law is None else next(matcher(law).matches_on(view, (value,)), None)
-    return None if match is None else rewrite(view, match)
+    return None if law is None else _applied(view, value, law)
 
 
 def _summands(view: View, value: int) -> tuple[int, ...] | None:

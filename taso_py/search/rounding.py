@@ -5,6 +5,8 @@ half way between two whole numbers then falls on the other side: the result is o
 Data that is quantised already lies on such values, random inputs of a check never do.  Hence: above a rounding only
 rewrites that copy elements.
 
+The same holds of what asks whether a float is 0, or beyond a threshold: differences of equal values are no accident.
+
 Comparisons, ArgMax and TopK tie only where two computed floats are equal; those are left to the check.  In float16,
 which has 1024 numbers between one power of two and the next, equal ones are no accident: there they count as roundings.
 """
@@ -19,7 +21,9 @@ from taso_py.ops.comparison import Cast, Relational
 from taso_py.ops.elementwise import Power
 from taso_py.search.view import View
 
-_NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike"})
+_NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike", "Mod"})
+_JUMPS = frozenset({"NonZero", "Shrink", "Sign", "ThresholdedRelu"})
+"""Operators that compare with a number: what is exactly that before a rewrite is beside it afterwards."""
 _HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
 _HALF = "float16"
@@ -83,9 +87,11 @@ def _decides(view: View, node: Node, result: TensorType, half: bool) -> bool:
 def rounds(node: Node, result: TensorType) -> bool:
     """Whether a node makes whole numbers of floats, given the type of its result."""
     if not isinstance(node.operator, Opaque):
-        return result.dtype in INTEGERS and isinstance(node.operator, Cast | Power)
+        if isinstance(node.operator, Cast):
+            return result.dtype in INTEGERS | {"bool"}
+        return result.dtype in INTEGERS and isinstance(node.operator, Power)
     name = node.operator.op_type
-    return name in _NAMES or ("Quantize" in name and not name.startswith("Dequantize"))
+    return name in _NAMES | _JUMPS or ("Quantize" in name and not name.startswith("Dequantize"))
 
 
 def _is_float(type_: TensorType) -> bool:

@@ -35,10 +35,21 @@ def array(*values: float) -> np.ndarray:
         (np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5]), 0.25),
         (np.array(["a", "b"], dtype=object), np.array(["a", "c"], dtype=object), 0.5),
         (np.array([3 + 4j]), np.array([3 + 4.5j]), 0.1),
+        (np.array([1e200]), np.array([5e200]), 4.0),
+        (np.array([1e-170, 0]), np.array([9e-170, 0]), 8.0),
+        (np.array([1e308, 1e-300]), np.array([-1e308, 1e-300]), 2.0),
+        (np.array([5e-324]), np.array([1e-323]), 1.0),
+        (np.array([1e308 + 1e308j]), np.array([-1e308 - 1e308j]), 2.0),
+        (np.array([0.0, 1e-200]), np.array([1e-100, 1e-200]), 1e100),
     ],
 )
 def test_the_error_is_relative_in_the_2_norm(expected: np.ndarray, found: np.ndarray, error: float) -> None:
     assert relative_error(expected, found) == pytest.approx(error)
+
+
+def test_no_size_of_the_values_hides_an_error() -> None:
+    wrong = {"a": np.array([1e200]), "b": np.array([1e-200])}
+    assert deviation({"a": np.array([1e200]), "b": np.array([9e-200])}, wrong).output == "b"
 
 
 def test_the_worst_output_counts_and_one_that_is_missing_is_beyond_any() -> None:
@@ -90,3 +101,13 @@ def test_each_further_model_that_is_tested_warrants_less() -> None:
 def test_random_samples_warrant_nothing() -> None:
     assert "confidence" not in warrant(5000, random=True)
     assert warranted_share(0) == 0
+
+
+def test_of_several_models_that_are_compared_each_is_warranted_less() -> None:
+    said = warrant(40, random=False, unseen=False, models=2)
+    assert "for each of 2 models at once: with 95 % confidence 91.1 % keep the budget" in said
+
+
+def test_a_test_that_was_cut_short_says_so() -> None:
+    assert "6 of 300, for want of time, unseen samples" in warrant(6, random=False, given=300)
+    assert warrant(300, random=False, given=300) == warrant(300, random=False)

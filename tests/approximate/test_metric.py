@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from taso_py.approximate import metric as metrics
 from taso_py.approximate.metric import Metric, MetricError
-from taso_py.errors import UsageError
+from taso_py.errors import TooLateError, UsageError
 
 Y = {"y": np.array([[1.0, 2.0, 3.0]], dtype=np.float32)}
 TOP1 = "def f(expected, found):\n    return float((expected['y'].argmax(-1) != found['y'].argmax(-1)).mean())\n"
@@ -29,7 +30,14 @@ def test_its_number_is_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "error"), [("np.float32(0.25)", 0.25), ("np.array(2)", 2.0), ("-3", 0.0), ("float('nan')", math.inf)]
+    ("returned", "error"),
+    [
+        ("np.float32(0.25)", 0.25),
+        ("np.array(2)", 2.0),
+        ("-3", 0.0),
+        ("float('nan')", math.inf),
+        ("float('-inf')", math.inf),
+    ],
 )
 def test_what_counts_as_a_number(tmp_path: Path, returned: str, error: float) -> None:
     assert metric(tmp_path, f"def f(expected, found): return {returned}").error(Y, Y) == error
@@ -54,6 +62,12 @@ def test_what_gives_no_number_is_one_line(tmp_path: Path, text: str, words: str)
     assert "\n" not in str(caught.value)
 
 
+def test_no_call_is_waited_for_beyond_the_time_there_is(tmp_path: Path) -> None:
+    slow = metric(tmp_path, "import time\ndef f(expected, found): time.sleep(600)")
+    with pytest.raises(TooLateError, match="no time is left"):
+        slow.error(Y, Y, until=time.monotonic() + 1)
+
+
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "CALL_S", 1.0)
     with pytest.raises(MetricError, match="longer than 1 s"):
@@ -61,7 +75,7 @@ def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="there is no such file"):
         Metric.of(f"{tmp_path / 'absent.py'}:f")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 from taso_py.approximate import quantise
+from taso_py.approximate import quantiser as quantiser_process
 from taso_py.approximate.judge import Judge
 from taso_py.approximate.layers import approximate_nodes, layers_of, quantised_layers
 from taso_py.approximate.model import foreign_domains, overridable, restored
@@ -19,7 +22,7 @@ from taso_py.approximate.samples import Samples
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.errors import TooLateError
-from tests.helpers import faulty_quantiser
+from tests.helpers import faulty_quantiser, frugal_quantiser
 from tests.helpers.precision import classifier, elementwise, half, samples
 
 COUNT = 24
@@ -57,6 +60,28 @@ def test_8_bits_give_a_real_error_that_is_small(tmp_path: Path, made: Quantiser,
     onnx.checker.check_model(found, full_check=True)
 
 
+@pytest.mark.parametrize("method", CALIBRATORS)
+def test_ranges_are_found_in_parts_where_all_samples_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: quantise.Calibrator
+) -> None:
+    monkeypatch.setattr(quantise, "MODULE", frugal_quantiser.__name__)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    found = restored(onnx.load(quantiser(tmp_path, classifier()).static(method)), classifier())
+    assert 1e-4 < error(tmp_path, found) < 0.2
+
+
+@pytest.mark.parametrize(("memory", "parts"), [(1e9, [5]), (160_000, [2, 2, 1]), (1, [1] * 5)])
+def test_parts_are_as_large_as_the_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, memory: float, parts: list[int]
+) -> None:
+    monkeypatch.setattr(quantiser_process, "_MEMORY_BYTES", memory)
+    session = SimpleNamespace(run=lambda names, feeds: [np.zeros(1000), ["no array"]])  # 8000 bytes
+    feeds: list[Any] = [{"x": k} for k in range(5)]
+    found = list(quantiser_process._pieces(SimpleNamespace(infer_session=session), feeds))
+    assert [len(part) for part in found] == parts
+    assert [one for part in found for one in part] == feeds
+
+
 def test_a_model_of_an_older_opset_is_raised_to_one_that_knows_channels(tmp_path: Path) -> None:
     old = classifier()
     old.opset_import[0].version = 11
@@ -87,8 +112,13 @@ def test_some_layers_are_made_8_bit_and_the_others_stay(made: Quantiser) -> None
     assert [one.operator for one in layers] == ["Conv", "Conv", "Conv", "Gemm"]
     found = onnx.load(made.static("MinMax", ["conv1", "head"]))
     assert quantised_layers(layers, found) == {"conv1", "head"}
-    assert set(approximate_nodes(found)) == {"conv1", "head"}
-    assert approximate_nodes(classifier()) == ()
+    assert {"conv1", "head"} < set(approximate_nodes(found, classifier()))
+    assert approximate_nodes(classifier(), classifier()) == ()
+
+
+def test_of_a_whole_model_all_that_is_8_bit_is_named(made: Quantiser) -> None:
+    named = approximate_nodes(onnx.load(made.static("MinMax")), classifier())
+    assert {"conv0", "conv1", "conv2", "pool", "head"} <= set(named)
 
 
 def test_a_layer_alone_has_less_error_than_all_together(tmp_path: Path, made: Quantiser) -> None:

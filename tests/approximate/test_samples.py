@@ -33,6 +33,11 @@ def test_the_batch_axis_may_be_there_or_not(tmp_path: Path) -> None:
     assert read(tmp_path, IMAGE, x=samples(12, 7, 3, 4, 4)).feeds(0)["x"].shape == (7, 3, 4, 4)
 
 
+def test_a_sample_of_an_input_of_unknown_rank_is_all_of_it(tmp_path: Path) -> None:
+    unknown = InputSpec("x", "tensor", TensorProto.FLOAT, None)
+    assert read(tmp_path, unknown, x=samples(12, 5, 3)).feeds(0)["x"].shape == (5, 3)
+
+
 def test_a_fixed_batch_takes_whole_inputs_alone(tmp_path: Path) -> None:
     assert read(tmp_path, FOUR, x=samples(12, 4, 3)).feeds(0)["x"].shape == (4, 3)
     with pytest.raises(UsageError, match=r"takes 4 at once: give arrays of shape \(n, 4, 3\)"):
@@ -49,6 +54,10 @@ def test_a_fixed_batch_takes_whole_inputs_alone(tmp_path: Path) -> None:
         ({"x": samples(12, 3, 4, 4, dtype=np.float64)}, "is float64, the model expects float32: convert it"),
         ({"x": np.zeros((0, 3, 4, 4), np.float32)}, "has no samples"),
         ({"x": np.float32(1)}, "has no samples"),
+        (
+            {"x": np.zeros((12, 3, 4, 4), [("a", "<i2"), ("b", "<i2")])},
+            "the model expects float32: convert it",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
@@ -77,7 +86,11 @@ def test_inputs_have_one_number_of_samples_and_one_size_for_a_symbol(tmp_path: P
 def test_an_input_given_as_an_array_needs_no_samples(tmp_path: Path) -> None:
     fixed = {"mask": np.ones((1, 9), np.int64)}
     found = read(tmp_path, IDS, MASK, overrides=fixed, ids=np.zeros((12, 9), np.int64))
-    assert found.feeds(3)["mask"] is fixed["mask"]
+    assert np.array_equal(found.feeds(3)["mask"], fixed["mask"])
+    with pytest.raises(UsageError, match="the model has no such input: use one of ids, mask"):
+        read(tmp_path, IDS, MASK, overrides={"wrong": fixed["mask"]}, ids=np.zeros((12, 9), np.int64))
+    with pytest.raises(UsageError, match=r"mask.*: the array is float32, the model expects int64"):
+        read(tmp_path, IDS, MASK, overrides={"mask": np.ones((1, 9), np.float32)}, ids=np.zeros((12, 9), np.int64))
     with pytest.raises(UsageError, match="no input is left"):
         read_samples(saved(tmp_path / "e.npz"), (MASK,), fixed)
 
@@ -105,18 +118,32 @@ def test_a_single_array_is_no_archive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [10, 15, 16, 400, 5000])
 def test_parts_are_disjoint_and_the_same_for_a_seed(count: int) -> None:
-    found = parts_of(count, 5)
+    found = parts_of(range(count), 5)
     everything = [*found.calibration, *found.selection, *found.test]
     assert len(set(everything)) == len(everything) <= count
     assert all(0 <= k < count for k in everything)
-    assert parts_of(count, 5) == found != parts_of(count, 6)
+    assert parts_of(range(count), 5) == found != parts_of(range(count), 6)
     assert min(map(len, (found.calibration, found.selection))) >= 2
 
 
 def test_400_samples_leave_299_to_test_and_9_are_too_few() -> None:
-    assert len(parts_of(400, 0).test) >= 299
-    with pytest.raises(UsageError, match=f"has 9 samples: {LEAST} is the least"):
-        parts_of(9, 0)
+    assert len(parts_of(range(400), 0).test) >= 299
+    with pytest.raises(UsageError, match=f"has 9 different samples: {LEAST} is the least"):
+        parts_of(range(9), 0)
+
+
+def test_equal_samples_count_once(tmp_path: Path) -> None:
+    ids, mask = np.repeat(np.arange(24).reshape(12, 2), 3, axis=0), np.ones((36, 2), np.int64)
+    mask[1, 0] = 0
+    found = read(tmp_path, IDS, MASK, ids=ids, mask=mask)
+    assert found.distinct() == (0, 1, *range(3, 36, 3))
+    parts = parts_of(found.distinct(), 0)
+    assert {*parts.calibration, *parts.selection, *parts.test} == {*found.distinct()}
+    copies = read(tmp_path, IDS, ids=np.zeros((400, 9), np.int64))
+    with pytest.raises(UsageError, match="has 1 different sample: "):
+        parts_of(copies.distinct(), 0)
+    text = InputSpec("t", "tensor", TensorProto.STRING, (1,))
+    assert read(tmp_path, text, t=np.array([["a"], ["b"], ["a"]])).distinct() == (0, 1)
 
 
 def test_random_samples_are_the_same_for_a_seed() -> None:

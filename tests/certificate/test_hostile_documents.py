@@ -85,6 +85,21 @@ def test_what_is_nested_too_deeply_is_read_by_nobody(levels: int, done: Case, tm
         parse_json('{"a":' * levels + "1" + "}" * levels)
 
 
+@pytest.mark.parametrize("half", [r"\ud800", r"\uDCFF", r"a\udfffb"])
+@pytest.mark.parametrize("place", ["metadata", "rules", "names"])
+def test_half_of_a_character_is_read_by_nobody(half: str, place: str, done: Case, tmp_path: Path) -> None:
+    """No file, model or message can hold it."""
+    document = done.document()
+    if place == "metadata":
+        document["metadata"]["superopt.x"] = HERE
+    elif place == "rules":
+        document["rules"][0]["text"] = HERE
+    else:
+        document["original"]["external"] = {"a.data": HERE}
+    Written(done, tmp_path, document, f'"{half}"').refused("half of a character")
+    assert parse_json(r'["\ud83d\ude00"]') == ["\U0001f600"]
+
+
 def test_what_is_nested_a_little_is_another_substitution(done: Case, tmp_path: Path) -> None:
     document = done.document()
     names_of(document)["more"] = HERE
@@ -154,9 +169,7 @@ def test_a_number_beyond_the_floats_is_not_read_as_infinity(number: str, done: C
 
 
 @pytest.mark.parametrize("part", ["original", "optimised"])
-@pytest.mark.parametrize(
-    "name", ["", "a\0.data", "a" * 5000 + ".data", "a" * 256, "\ud800.data", "a/" * 3000 + "b.data"]
-)
+@pytest.mark.parametrize("name", ["", "a\0.data", "a" * 5000 + ".data", "a" * 256, "a/" * 3000 + "b.data"])
 def test_a_name_that_no_file_has(name: str, part: str, done: Case, tmp_path: Path) -> None:
     document = done.document()
     document[part]["external"] = {name: "0" * 64}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +20,7 @@ from taso_py.check.check import Checker, check, check_models
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport
 from taso_py.check.tolerance import Closeness
-from taso_py.errors import ModelError, WorkerError
+from taso_py.errors import ModelError, TooLateError, WorkerError
 
 CONFIG = WorkerConfig(threads=2)
 
@@ -293,3 +297,20 @@ def test_files_are_checked_against_each_other(tmp_path: Path) -> None:
     assert found.reason == (
         "a.onnx and other.onnx cannot be compared: input 'x' has shape ('N', 4) in one and ('N', 5) in the other"
     )
+
+
+@pytest.mark.parametrize("moment", ["prepare", "check", "deployed"])
+def test_a_worker_that_stops_at_the_end_of_time_says_nothing_of_a_model(moment: str) -> None:
+    """Neither that a candidate is wrong, nor that the original fails in the same way, which would excuse it."""
+    ours = unary("y = Relu(x)")
+    with Checker(ours, replace(CONFIG, ort_level="basic"), limits=OracleLimits()) as checker:
+        stopped = checker._deployed if moment == "deployed" else checker._worker
+        if moment != "prepare":
+            checker.prepare()
+        os.kill(stopped.info().pid, signal.SIGSTOP)
+        rescue = threading.Timer(60, os.kill, (stopped.info().pid, signal.SIGKILL))  # else a failure would hang
+        rescue.start()
+        checker.limits = OracleLimits(until=time.monotonic() + 3)
+        with pytest.raises(TooLateError, match="no time is left to compare models"):
+            checker.check(ours)
+        rescue.cancel()

@@ -69,7 +69,7 @@ def test_rules_default_none_and_files(tmp_path: Path) -> None:
         (parse_workload, "a=1;a=2", "'a' twice"),
         (parse_ep_options, ["device_id"], "'device_id'"),
         (parse_ep_options, ["a=1", "a=2"], "'a' twice"),
-        (parse_inputs, ["x=missing.npy"], "no file missing.npy"),
+        (parse_inputs, ["x=missing.npy"], "missing.npy: there is no such file"),
         (parse_inputs, ["x=data.txt"], ".npy"),
         (parse_rules, ["missing.rules"], "missing.rules"),
         (parse_rules, ["none", "some.rules"], "none"),

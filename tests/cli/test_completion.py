@@ -71,3 +71,11 @@ def test_each_shell_has_its_script(run_cli: RunCli, shell: str) -> None:
     if shell == "bash":
         assert subprocess.run(["bash", "-n"], input=done.stdout, text=True).returncode == 0
     assert run_cli("completion", "tcsh").returncode == 2
+
+
+@pytest.mark.parametrize("instruction", ["bash_complete", "nonsense", "fish_nothing"])
+def test_what_no_shell_asks_is_a_usage_error(run_cli: RunCli, instruction: str) -> None:
+    done = run_cli(env={"_SUPEROPT_COMPLETE": instruction})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"superopt: error: _SUPEROPT_COMPLETE={instruction} is no request")
+    assert done.stderr.count("\n") == 1

@@ -157,24 +157,30 @@ def test_a_suggested_budget_is_round_and_no_less(seconds: float, budget: float) 
 # ---- a terminal ------------------------------------------------------------------------------------------------------
 
 
-def on_a_terminal(folder: Path, columns: int, interrupt_at: bytes | None = None) -> tuple[int, bytes, bytes]:
-    """Exit code, stdout and what a terminal of so many columns got, of a run whose stderr alone is the terminal."""
+def begun_on_a_terminal(folder: Path, columns: int, out: Path | None, *further: str) -> tuple[int, int]:
+    """Process and terminal of a run whose stdout is a file, or the terminal of so many columns as its stderr is."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
-    out = folder / "stdout"
-    command = ["-m", "taso_py", "optimize", "model.onnx", "--json", "--time-budget", "60"]
+    command = ["-m", "taso_py", "optimize", "model.onnx", "--time-budget", "60", *further]
     if not (process := os.fork()):  # pragma: no cover - becomes the program
         heeded()
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         os.dup2(slave, 0)
-        os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(slave if out is None else os.open(out, os.O_WRONLY | os.O_CREAT), 1)
         os.dup2(slave, 2)
         os.chdir(folder)
         cache = {"SUPEROPT_CACHE": str(folder / "cache.sqlite"), "TERM": "xterm"}
         environment = {k: v for k, v in cli_environment(cache).items() if k not in ("COLUMNS", "LINES")}
         os.execve(sys.executable, [sys.executable, *command], environment)
     os.close(slave)
+    return process, master
+
+
+def on_a_terminal(folder: Path, columns: int, interrupt_at: bytes | None = None) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and what a terminal of so many columns got, of a run whose stderr alone is the terminal."""
+    out = folder / "stdout"
+    process, master = begun_on_a_terminal(folder, columns, out, "--json")
     seen = b""
     while piece := read(master):
         seen += piece
@@ -183,6 +189,20 @@ def on_a_terminal(folder: Path, columns: int, interrupt_at: bytes | None = None)
             interrupt_at = None
     os.close(master)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), out.read_bytes(), seen
+
+
+@pytest.mark.parametrize("stdout_too", [False, True])
+def test_a_terminal_that_goes_away_is_a_hangup_and_no_error(tmp_path: Path, stdout_too: bool) -> None:
+    onnx.save(nasrnn(steps=4, hidden=64), tmp_path / "model.onnx")
+    out = tmp_path / "stdout"
+    process, master = begun_on_a_terminal(tmp_path, 80, None if stdout_too else out, "-vv")
+    seen = b""
+    while b"search" not in seen:
+        seen += os.read(master, 2**16)
+    os.close(master)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 129
+    assert (tmp_path / "model.superopt.onnx").read_bytes() == (tmp_path / "model.onnx").read_bytes()
+    assert stdout_too or "model.onnx: not improved" in out.read_text()
 
 
 def read(descriptor: int) -> bytes:

@@ -22,7 +22,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.cli import main
 from taso_py.folders import LOCK
-from taso_py.stop import SIGNALS, Interrupted, StopFlag, stop_on_interrupt
+from taso_py.stop import SIGNALS, Ended, Interrupted, StopFlag, end_at_signals, stop_on_interrupt
 from tests.conftest import cli_environment
 
 
@@ -30,6 +30,16 @@ def heeded() -> None:
     """What nohup, under which these tests may run, had set to be ignored."""
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def heeded_here() -> Iterator[None]:
+    """The same in this process, for as long as a test takes."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    heeded()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @contextmanager
@@ -111,15 +121,65 @@ def test_the_second_signal_ends_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
-            signal.raise_signal(signal.SIGHUP)
-            assert not stop
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_is_ignored_stays_ignored(number: int) -> None:
+    """Those that nohup has set to be, and SIGINT in the background of a script."""
+    signal.signal(number, signal.SIG_IGN)
+    with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+        signal.raise_signal(number)
+        assert not stop
+    end_at_signals()
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_a_signal_that_comes_twice_at_once_is_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout` sends its signal to the process, and then to the group that it is in."""
+    with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal == signal.SIGTERM
+        monkeypatch.setattr("taso_py.stop.ECHO_S", 0.0)
+        with pytest.raises(Ended) as ended:
+            signal.raise_signal(signal.SIGTERM)
+    assert ended.value.number == signal.SIGTERM
+
+
+HOLDING = """
+import signal, sys, time
+from pathlib import Path
+from taso_py import api
+from taso_py.folders import RunFolder
+def inspect(*_, **__):
+    with RunFolder():
+        Path("ready").touch()
+        for _ in range(600):
+            time.sleep(0.1)
+api.inspect = inspect
+sys.argv[1:] = ["inspect", "model.onnx", "--json"]
+from taso_py.__main__ import run
+run()
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_any_command_with_its_code_and_leaves_nothing(tmp_path: Path, number: int) -> None:
+    env = cli_environment({"TMPDIR": str(tmp_path)})
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING],
+        cwd=tmp_path, env=env, text=True, preexec_fn=heeded,  # noqa: PLW1509 - this test starts no threads
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        while not (tmp_path / "ready").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        if number != signal.SIGINT:
+            process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    assert (process.returncode, err) == (128 + number, f"superopt: error: {words}\n")
+    told = json.loads(out)
+    assert (told["code"], told["error"], told["exit_code"]) == ("interrupted", words, 128 + number)
+    assert [path.name for path in tmp_path.iterdir()] == ["ready"]
 
 
 def wait_interrupted(stop: StopFlag) -> None:
@@ -207,12 +267,7 @@ def test_a_signal_while_the_model_is_read_ends_with_a_copy(
         raise AssertionError("it went on")
 
     monkeypatch.setattr("taso_py.run.subject.load", reading)
-    before = [signal.signal(number, signal.SIG_DFL) for number in SIGNALS]
-    try:
-        code = main(["optimize", str(path), "-o", str(out), "--json"])
-    finally:
-        for number, handler in zip(SIGNALS, before, strict=True):
-            signal.signal(number, handler)
+    code = main(["optimize", str(path), "-o", str(out), "--json"])
     result = json.loads(capsys.readouterr().out)
     assert (code, result["stop_reason"], result["reason"]["code"]) == (143, "interrupted", "interrupted")
     assert out.read_bytes() == path.read_bytes()

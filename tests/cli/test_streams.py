@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import cli_environment
+from tests.helpers.schemas import require_valid
 
 COMMANDS = {"a result": ["cache", "show", "--cache", "c"], "help": ["--help"]}
 
@@ -58,3 +62,25 @@ def test_a_terminal_that_lacks_characters_shows_others(tmp_path: Path) -> None:
     failed = shell(tmp_path, ["optimize", "\N{GREEK SMALL LETTER ALPHA}.onnx"], "", PYTHONIOENCODING="latin-1")
     assert failed.returncode == 3
     assert failed.stderr.startswith(b"superopt: error: ?.onnx")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_pipe_that_refuses_what_its_reader_has_no_room_for_gets_all_of_it(tmp_path: Path, stream: str) -> None:
+    """A program of Node's makes such pipes for its children."""
+    arguments = {"stdout": ["rules", "list", "--json"], "stderr": ["optimize", "absent.onnx"]}[stream]
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    os.write(writing, bytes(2**16 - 1))  # but for a byte it is full
+    command = [sys.executable, "-m", "taso_py", *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, env=cli_environment(), **{stream: writing}) as process:
+        time.sleep(3)  # it is at its end by then, or waits
+        seen = bytearray()
+        os.close(writing)
+        while piece := os.read(reading, 2**16):
+            seen += piece
+    assert process.returncode == {"stdout": 0, "stderr": 3}[stream]
+    os.close(reading)
+    text = seen.lstrip(b"\0").decode()
+    if stream == "stdout":
+        require_valid(json.loads(text))
+    assert text.endswith("}\n" if stream == "stdout" else "check the path\n")

@@ -71,6 +71,18 @@ def test_laws_are_derived_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert captured.err == "superopt: error: 1 of 2 laws were not derived: kept\n"
 
 
+def test_laws_of_one_name_in_two_files_are_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "from.rules").write_text(SUMS)
+    (tmp_path / "false.rules").write_text("rule p: Relu(x) => Neg(x)")
+    (tmp_path / "true.rules").write_text("rule p: Relu(Relu(Relu(x))) => Relu(x)")
+    arguments = ["rules", "derive", "--from", str(tmp_path / "from.rules")]
+    goals = [word for name in ("false", "true") for word in ("--goal", str(tmp_path / f"{name}.rules"))]
+    assert main([*arguments, *goals]) == 1
+    assert "1 of 2 laws were not derived: p (" in capsys.readouterr().err
+    assert main([*arguments, *goals[2:], *goals[2:]]) == 0
+    assert "1 of 1 laws follow" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("text", [None, "{}", "no json"])
 def test_goals_that_are_no_substitutions_are_one_line(
     text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

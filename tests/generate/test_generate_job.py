@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,8 +334,42 @@ def test_the_command_proves_as_long_as_the_job_by_itself() -> None:
 def test_a_step_that_holds_something_else_is_damaged(content: bytes, tmp_path: Path) -> None:
     step = tmp_path / "settings.step"
     step.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-    with pytest.raises(UsageError, match="is damaged: delete it"):
+    with pytest.raises(UsageError, match="is damaged: name another directory"):
         Checkpoint(tmp_path).begin({}, resume=True)
+    other = tmp_path / "other.step"
+    step.rename(other)
+    with pytest.raises(UsageError, match="holds steps of a run, and not which"):
+        Checkpoint(tmp_path).begin({}, resume=True)
+    if content != b"[1]":  # which some other step may well be
+        with pytest.raises(UsageError, match="is damaged: delete it"):
+            Checkpoint(tmp_path).get("other")
+
+
+def test_one_run_at_a_time_has_a_checkpoint_and_leaves_nothing_before_its_first_step(tmp_path: Path) -> None:
+    first = Checkpoint(tmp_path)
+    first.begin({"steps": 1}, resume=False)
+    with pytest.raises(UsageError, match="is in use by another run"):
+        Checkpoint(tmp_path).begin({"steps": 1}, resume=True)
+    del first
+    second = Checkpoint(tmp_path)
+    second.begin({"steps": 2}, resume=False)
+    second.put("laws", [])
+    del second
+    with pytest.raises(UsageError, match="holds a run already"):
+        Checkpoint(tmp_path).begin({"steps": 2}, resume=False)
+    assert Checkpoint(tmp_path).get("settings") == {"steps": 2}
+
+
+def test_a_mistyped_option_leaves_no_run_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["generate", "--ops", "relu", "--max-operators", "1", "--checkpoint", str(tmp_path / "kept")]
+    output = ["-o", str(tmp_path / "g.rules")]
+    assert main([*arguments, *output, "--set", "tasso"]) == 2
+    assert main([*arguments, *output, "--set", "taso"]) == 0
+    mine = tmp_path / "notes.txt"
+    mine.write_text("my notes")
+    assert main([*arguments, "-o", str(mine), "--set", "taso", "--resume"]) == 4
+    assert mine.read_text() == "my notes"
+    assert main([*arguments, *output, "--set", "taso", "--resume"]) == 0
 
 
 def test_fingerprints_that_are_cut_short_are_damaged(tmp_path: Path) -> None:
@@ -342,3 +377,12 @@ def test_fingerprints_that_are_cut_short_are_damaged(tmp_path: Path) -> None:
     (tmp_path / "prints.step").write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
     with pytest.raises(UsageError, match="is damaged: delete it"):
         Checkpoint(tmp_path).get_array("prints")
+
+
+def test_a_pipe_in_the_place_of_a_step_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "settings.step")
+    rescue = threading.Timer(60, lambda: (tmp_path / "settings.step").write_bytes(b""))  # else a failure would hang
+    rescue.start()
+    with pytest.raises(UsageError, match=r"settings\.step is not a regular file"):
+        Checkpoint(tmp_path).begin({}, resume=True)
+    rescue.cancel()

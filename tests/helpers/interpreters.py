@@ -86,7 +86,8 @@ class Session(real):
         name = super().end_profiling()
         if self.stub:
             file = pathlib.Path(name)
-            file.write_text(file.read_text().replace(CPU, STUB))
+            lines = file.read_text().splitlines()
+            file.write_text("\\n".join(line.replace(CPU, STUB) if {takes} else line for line in lines))
         return name
 
 
@@ -99,13 +100,15 @@ def stub_provider(
     *,
     before: str = "pass",
     after: str = "return outputs",
+    takes: str = "True",
     log: Path | None = None,
     name: str = STUB,
 ) -> Path:
     """An interpreter whose ONNX Runtime has a provider of that name, which is the CPU's but for what a test says.
 
-    ``before`` is run with ``source`` when a session is made, ``after`` with the list ``outputs`` of each run.  Each
-    start of the interpreter is a line of ``log``.
+    ``before`` is run with ``source`` when a session is made, ``after`` with the list ``outputs`` of each run.
+    ``takes`` says of a ``line`` of the profile, an event, whether the provider ran it or the CPU's did.  Each start of
+    the interpreter is a line of ``log``.
     """
-    source = _STUB.format(before=before, after=after, name=name)
+    source = _STUB.format(before=before, after=after, takes=takes, name=name)
     return wrapped_python(folder, "sitecustomize", source, prefix="" if log is None else f'echo "$@" >> "{log}"')

@@ -15,6 +15,7 @@ from taso_py.graph.types import TensorType
 from taso_py.onnx_io import fold
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.ops.meaning import Operand, add, total
+from tests.helpers.graphs import model
 
 
 def products(size: int) -> Loaded:
@@ -115,3 +116,33 @@ def test_what_depends_on_the_index_around_it_counts_each_time() -> None:
     apart = total(5, lambda k: add(reading[(k, i[1])], total(7, lambda m: reading[(i[0], m)])))
     assert [n for n, _ in fold._loops(dependent)[0]] == [35]
     assert sorted(n for n, _ in fold._loops(apart)[0]) == [5, 7]
+
+
+# Of float16 the bits are written: a third, and 3.
+LEFT = [
+    ("double c = {2049.0000001}", "h = Cast<to = 10>(c) y = Cast<to = 7>(h)"),
+    ("float16 c = {13653}, float16 d = {16896}", "h = Mul(c, d) y = Cast<to = 7>(h)"),
+    ("float c = {300.0}", "y = Cast<to = 2>(c)"),
+    ("float c = {-1.0}", "y = Cast<to = 12>(c)"),
+]
+
+
+@pytest.mark.parametrize(("constants", "steps"), LEFT)
+def test_whole_numbers_that_onnx_runtime_decides_are_left_to_it(constants: str, steps: str) -> None:
+    dtype = {"<to = 2>": "uint8", "<to = 12>": "uint32"}.get(steps[steps.rindex("<") : steps.rindex("(")], "int64")
+    loaded = load(model(f"agraph () => ({dtype} y) <{constants}> {{ {steps} }}"))
+    with pytest.raises(TypingError, match="left to ONNX Runtime"):
+        loaded.folder.held(loaded.ids["y"], loaded.table.nodes)
+
+
+@pytest.mark.parametrize(
+    ("constants", "steps", "expected"),
+    [
+        ("float c = {255.9}", "y = Cast<to = 2>(c)", 255),
+        ("float c = {2049.0}", "h = Cast<to = 10>(c) k = Cast<to = 7>(h) y = Cast<to = 2>(k)", 0),
+        ("int64 c = {300}", "y = Cast<to = 2>(c)", 44),
+    ],
+)
+def test_whole_numbers_that_are_determined_are_folded(constants: str, steps: str, expected: int) -> None:
+    loaded = load(model(f"agraph () => (uint8 y) <{constants}> {{ {steps} }}"))
+    assert loaded.folder.held(loaded.ids["y"], loaded.table.nodes) == expected

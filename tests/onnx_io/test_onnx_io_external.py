@@ -54,6 +54,23 @@ def test_external_data_is_written_to_one_file(tmp_path: Path) -> None:
     assert numpy_helper.to_array(again.graph.initializer[0])[63, 63] == 4095
 
 
+def test_texts_stay_inside(tmp_path: Path) -> None:
+    path = external(tmp_path)
+    proto = onnx.load(path)
+    words = helper.make_tensor("words", TensorProto.STRING, [8], [f"word {k} " * 10 for k in range(8)])
+    proto.graph.initializer.append(words)
+    proto.graph.node.append(node("Gather", "words place", "word"))
+    proto.graph.input.append(value("place", [2], TensorProto.INT64))
+    proto.graph.output.append(value("word", [2], TensorProto.STRING))
+    onnx.save(proto, path, save_as_external_data=True, location="m.bin", size_threshold=0)
+    loaded = load(path)
+    target = tmp_path / "o.onnx"
+    artifact(loaded, export(loaded, loaded.table)).write(tmp_path, target)
+    written = {t.name: t for t in onnx.load(target, load_external_data=False).graph.initializer}
+    assert written["words"].string_data == words.string_data
+    assert written["big"].data_location == TensorProto.EXTERNAL
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_saved_file_is_the_serialised_model(name: str, tmp_path: Path) -> None:
     loaded = load(MODELS[name]())

@@ -41,6 +41,14 @@ def test_constants_wrap_at_every_step(dtype: str, operator: str, a: list[int], b
     np.testing.assert_array_equal(loaded.folder.value(loaded.ids["c"], loaded.table.nodes), expected)
 
 
+def test_many_constants_of_64_bits_without_a_sign_are_left_too() -> None:
+    names = [f"c{k}" for k in range(1200)]
+    listed = ", ".join(f"uint64[1] {name} = {{{k}}}" for k, name in enumerate(names))
+    loaded = load(model(f"agraph () => (uint64[1200] y) <{listed}> {{ y = Concat<axis = 0>({', '.join(names)}) }}"))
+    with pytest.raises(TypingError, match="uint64"):
+        loaded.folder.value(loaded.ids["y"], loaded.table.nodes)
+
+
 def test_unsigned_numbers_of_64_bits_are_left_to_onnx_runtime() -> None:
     loaded = load(model("agraph () => (float[1] y) <uint64[1] a = {9223372036854775813}> { y = Cast<to=1>(a) }"))
     with pytest.raises(TypingError, match="uint64"):
@@ -94,6 +102,46 @@ def test_arithmetic_on_shapes_in_32_bits_wraps_earlier(tmp_path: Path) -> None:
       s = Shape(x) i = Cast<to = 6>(s) p = Mul(i, c) k = GreaterOrEqual(p, z)
       v = Neg(x) u = Where(k, x, v) w = Relu(u) y = Relu(w) }"""
     optimised(text, tmp_path, [3, 4, 5, 8])
+
+
+NARROW = [("uint8", "Add", 200, 100), ("uint8", "Sub", 5, 10), ("int8", "Mul", 100, 2), ("uint32", "Sub", 5, 10)]
+
+
+@pytest.mark.parametrize(("dtype", "operator", "a", "b"), NARROW)
+def test_ends_of_slices_wrap_in_narrow_numbers(dtype: str, operator: str, a: int, b: int) -> None:
+    proto = model(f"""agraph (float[400] x) => (float[M] c)
+      <{dtype} a = {{{a}}}, {dtype} b = {{{b}}}, int64[1] z = {{0}}, int64[1] one = {{1}}> {{
+      s = {operator}(a, b) e = Cast<to = 7>(s) f = Reshape(e, one) c = Slice(x, z, f) }}""")
+    loaded = load(proto)
+    expected = run(proto, {"x": np.zeros(400, np.float32)})[0].shape  # type: ignore[attr-defined]
+    assert loaded.table.type(loaded.ids["c"]).shape == expected
+
+
+@pytest.mark.parametrize(("operator", "operand"), [("Div", 2), ("Mod", 2)])
+@pytest.mark.parametrize("axes", [[0, 1], [0]])
+def test_a_scalar_that_is_given_two_axes_is_no_vector(operator: str, operand: int, axes: list[int]) -> None:
+    listed = ", ".join(map(str, axes))
+    proto = model(f"""agraph (float[6,3] x) => (int64[K] d) <int64 first = {{0}}, int64 c = {{{operand}}},
+      int64[{len(axes)}] axes = {{{listed}}}> {{
+      s = Shape(x) n = Gather(s, first) u = Unsqueeze(n, axes) e = {operator}(u, c) d = Cast<to = 7>(e) }}""")
+    loaded = load(proto)
+    shape = loaded.table.type(loaded.ids["d"]).shape
+    assert shape == run(proto, {"x": np.zeros((6, 3), np.float32)})[0].shape  # type: ignore[attr-defined]
+
+
+def test_products_of_sums_of_sizes_have_few_terms() -> None:
+    """Twenty sums of two symbols each have a million."""
+    inputs = ", ".join(f"float[a{k},b{k}] x{k}" for k in range(20))
+    sums = " ".join(
+        f"s{k} = Shape(x{k}) p{k} = Gather(s{k}, zero) q{k} = Gather(s{k}, one) t{k} = Add(p{k}, q{k})"
+        for k in range(20)
+    )
+    products = " ".join(f"m{k} = Mul({f'm{k - 1}' if k else 'one'}, t{k})" for k in range(20))
+    loaded = load(
+        model(f"agraph ({inputs}) => (int64 m19) <int64 zero = {{0}}, int64 one = {{1}}> {{ {sums} {products} }}")
+    )
+    known = [k for k in range(20) if loaded.ids[f"m{k}"] in loaded.vectors]
+    assert known == list(range(8))
 
 
 def test_a_size_that_is_named_like_a_nameless_one_is_another() -> None:

@@ -54,9 +54,21 @@ def test_without_it_the_provider_is_missing(line: str, capsys: pytest.CaptureFix
 
 
 FAULTS: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "absent": (lambda folder: folder / "absent", "there is no such interpreter"),
+    "absent": (lambda folder: folder / "absent", "there is no such file"),
     "a folder": (lambda folder: folder, "is a directory: name the python in it"),
     "no Python": (lambda folder: script(folder / "python", "exit 1"), "does not answer as a Python does"),
+    "no text": (lambda folder: script(folder / "python", "printf '\\377\\376\\n'"), "does not answer as a Python does"),
+    "a version of texts": (
+        lambda folder: described_as(folder, '{"version": ["3", "12"], "distributions": [], "lacking": []}'),
+        "does not answer as a Python does",
+    ),
+    "a number of an ONNX Runtime": (
+        lambda folder: described_as(
+            folder, '{"version": [3, 12], "distributions": [["onnxruntime", 1]], "lacking": []}'
+        ),
+        "does not answer as a Python does",
+    ),
+    "nested": (lambda folder: described_as(folder, "[" * 5000), "does not answer as a Python does"),
     "too old": (
         lambda folder: described_as(folder, '{"version": [3, 9, 2], "distributions": [], "lacking": []}'),
         "is Python 3.9.2, and superopt's workers need 3.11 or newer",
@@ -193,3 +205,8 @@ def test_a_settings_file_names_nothing_that_is_executed(
     assert main(["check", "m.onnx", "m.onnx"]) == 2
     assert key in capsys.readouterr().err
     assert not mark.exists()
+
+
+def test_options_that_the_cpu_provider_would_ignore_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"ep_options\['a'\]=b: ONNX Runtime's CPU provider has no options"):
+        worker_config(CheckOptions(ep_options={"a": "b"}))

@@ -152,6 +152,39 @@ def test_a_missing_provider_is_told_in_the_table(capsys: pytest.CaptureFixture[s
         api.conform("nonsense").require_passed()
 
 
+_SMALL = "'\"MatMul_' in line"
+"""The nodes without names of small models alone."""
+_ROUNDED = "return [one.astype(np.float16).astype(np.float32) for one in outputs] if len(outputs) > 1 else outputs"
+_AFFINE = "return [*outputs[:4], outputs[4] * np.float32(1.0001)] if len(outputs) == 5 else outputs"
+
+
+def test_what_others_compute_says_nothing_of_the_precision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    python = stub_provider(tmp_path, before=_KEPT, takes=_SMALL)
+    found = api.conform("Stub", ep_python=[python], threads=1)
+    assert check(found, "start").outcome == "passed"
+    assert (found.lossless, check(found, "profile").outcome) == (False, "failed")
+    assert "computes nothing of a float32 probe itself" in check(found, "precision").detail
+    onnx.save(tiny_network(), tmp_path / "m.onnx")
+    arguments = [str(tmp_path / "m.onnx"), "--ep", "Stub", "--ep-python", str(python), "--no-race", "--dry-run"]
+    assert main(["optimize", *arguments]) == 2
+    assert "computes nothing of a float32 probe itself" in capsys.readouterr().err
+
+
+def test_what_it_computes_itself_is_looked_at(tmp_path: Path) -> None:
+    takes = f"{_SMALL} or '\"product_' in line"
+    found = api.conform("Stub", ep_python=[stub_provider(tmp_path, before=_KEPT, takes=takes)], threads=1)
+    assert found.lossless
+    assert "others compute them: weighted, large, convolved, affine" in check(found, "precision").detail
+    python = stub_provider(tmp_path, before=_KEPT, takes=takes, after=_ROUNDED)
+    found = api.conform("Stub", ep_python=[python], threads=1)
+    assert "the product values of a float32 probe" in check(found, "precision").detail
+
+
+def test_a_gemm_is_looked_at(tmp_path: Path) -> None:
+    found = api.conform("Stub", ep_python=[stub_provider(tmp_path, before=_KEPT, after=_AFFINE)], threads=1)
+    assert "the affine values of a float32 probe" in check(found, "precision").detail
+
+
 REFUSED: dict[str, tuple[dict[str, str], int, str]] = {
     "half precision": (FAULTS["computes in half precision"][0], 2, "--ep Stub is not lossless with these options"),
     "NaN": (FAULTS["gives NaN"][0], 2, "are NaN or infinite"),

@@ -19,6 +19,7 @@ from taso_py.cli import main
 from taso_py.errors import ApproximateError, CertificateError, GateError, SuperoptError
 from taso_py.providers.race import ProviderRace
 from taso_py.providers.record import read_record, session_file
+from taso_py.report.deployment import deployment
 from taso_py.report.document import html, markdown
 from taso_py.report.terminal import result_text
 from taso_py.run import approximation
@@ -57,6 +58,10 @@ def test_both_gains_are_told_apart_and_their_error_with_them(place: Path) -> Non
         assert "Two books" in text
         assert "proved rewrites" in text
         assert "not proved" in text
+    how = deployment(result)
+    assert how is not None
+    assert "--calibration new.npz" in how.again
+    assert "t.npz" not in how.again
     assert "1.50 from proved rewrites, 2.00 from approximations, 3.00 together" in result_text(result)
 
 
@@ -66,7 +71,10 @@ def test_where_proved_rewrites_find_nothing_they_gain_one(place: Path) -> None:
     assert told is not None
     assert (result.improved, result.reason, result.speedup, told.exact_speedup) == (True, None, 1.0, 1.0)
     assert told.exact_reason == "nothing was priced faster"
-    assert {one.name for one in told.approximated} == set(approximate_nodes(result.model)) != set()
+    named = approximate_nodes(result.model, classifier())
+    assert set() != {one.name for one in told.approximated} < set(named)
+    assert told.approximate_nodes == named
+    assert f"{len(told.approximated)} layers and {len(named) - len(told.approximated)} other nodes" in told.sentence()
     assert told.worst_layer in {one.name for one in told.layers}
 
 
@@ -111,6 +119,10 @@ def test_bench_shows_the_error_and_fails_beyond_the_budget(place: Path, capsys: 
     assert main([*bench, "rel=0.2", "--calibration", "d.npz", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["budget"] is None for one in told["models"]] == [True, False]
+    bench.insert(2, "m.onnx")
+    assert main([*bench, "rel=0.2", "--calibration", "d.npz", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert all("for each of 2 models" in one["budget"]["warrant"] for one in told["models"][1:])
     assert main([*bench, "rel=1e-6"]) == 1
     captured = capsys.readouterr()
     assert "beyond the budget" in captured.out
@@ -125,7 +137,7 @@ def test_certify_does_not_call_an_approximation_proved(place: Path, capsys: pyte
     assert main(["certify", "m.onnx", "out.onnx", "c.json", "--json"]) == 9
     told = json.loads(capsys.readouterr().out)
     assert told["holds"] is False
-    assert set(told["unproved"]) == set(approximate_nodes(onnx.load("out.onnx"))) != set()
+    assert set(told["unproved"]) == set(approximate_nodes(onnx.load("out.onnx"), classifier())) != set()
     assert "exact part certified" in told["reason"]
     assert "error not proved" in told["reason"]
 

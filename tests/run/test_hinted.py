@@ -11,16 +11,18 @@ import onnx
 import pytest
 
 import taso_py
+from taso_py.approximate import hinted as hints
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.backend.protocol import CPU
 from taso_py.cli import main
-from taso_py.errors import ApproximateError, FileTakenError, NotLosslessError
+from taso_py.errors import ApproximateError, FileTakenError, NotLosslessError, RuntimeMissingError
 from taso_py.providers.race import Entrant, ProviderRace
 from taso_py.providers.record import read_record, session_file
 from taso_py.report.deployment import deployment
 from taso_py.report.document import html, markdown
 from taso_py.report.terminal import result_text
 from taso_py.result import Result
+from taso_py.run import approximation
 from taso_py.run.approximation import Stage
 from tests.helpers.approximating import COUNT, made_place, optimized, reason
 from tests.helpers.interpreters import OPENVINO, stub_provider
@@ -105,6 +107,22 @@ def test_certify_names_what_is_not_proved(place: Path, capsys: pytest.CaptureFix
     assert "run as its session file says, at less precision" in capsys.readouterr().err
 
 
+def test_an_exact_certificate_does_not_cover_a_session_file_that_approximates(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taso_py.optimize("e.onnx", race=False, threads=1).save("exact.onnx").save_certificate("c.json")
+    assert main(["certify", "e.onnx", "exact.onnx", "c.json"]) == 0
+    hinted(place).save("out.onnx")
+    assert main(["certify", "e.onnx", "out.onnx", "c.json", "--json"]) == 9
+    captured = capsys.readouterr()
+    assert "out.onnx.session.json runs it as an approximation (bf16 by provider hint: error 0.2 %" in captured.err
+    Path("exact.onnx.session.json").write_bytes(Path("out.onnx.session.json").read_bytes())
+    assert main(["certify", "e.onnx", "exact.onnx", "c.json"]) == 9
+    other = json.loads(Path("out.onnx.session.json").read_text()) | {"sha256": "of another"}
+    Path("exact.onnx.session.json").write_text(json.dumps(other))
+    assert main(["certify", "e.onnx", "exact.onnx", "c.json"]) == 0
+
+
 def test_the_race_of_providers_offers_it_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed_as(monkeypatch, {CPU: 3.0, OPENVINO: 6.0})
     result = hinted(place, ep="auto")
@@ -125,7 +143,9 @@ def test_without_a_budget_the_hint_is_refused(place: Path) -> None:
     python = stub_provider(place, after=ROUNDS, name=OPENVINO)
     with pytest.raises(NotLosslessError):
         taso_py.optimize("e.onnx", ep="openvino", ep_python=[python], ep_options=BF16, threads=1, time_budget_s=20)
-    assert taso_py.optimize("e.onnx", ep="openvino", ep_python=[python], threads=1, time_budget_s=20).ran is None
+    ran = taso_py.optimize("e.onnx", ep="openvino", ep_python=[python], threads=1, time_budget_s=20).ran
+    assert ran is not None
+    assert "f32" in ran.options["load_config"]
 
 
 def test_whoever_asks_for_the_hint_gets_it_within_the_budget(place: Path) -> None:
@@ -177,7 +197,9 @@ def test_nan_is_beyond_any_budget(place: Path) -> None:
     assert "'y' is NaN or infinite" in told_failure(result)
     assert "without bound" in result_text(result)
     result.save("out.onnx")
-    assert not session_file(Path("out.onnx")).exists()
+    record = read_record(session_file(Path("out.onnx")))
+    assert record.approximation is None
+    assert "f32" in record.options["load_config"]
 
 
 def test_beyond_the_budget_the_exact_result_stays(place: Path) -> None:
@@ -240,3 +262,28 @@ def test_with_layers_to_quantise_the_faster_of_both_is_taken(place: Path) -> Non
     assert result.approximation.kind == "bf16 by provider hint"  # three times as fast against 2.5
     assert {one.kind for one in result.approximation.tried} >= {"bf16 by provider hint", "int8 static"}
     assert np.isfinite(result.approximation.error or np.inf)
+
+
+def fails(*_: object, **__: object) -> Any:
+    raise RuntimeMissingError("its library is gone")
+
+
+def test_a_race_that_fails_loses_nothing_exact(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hints, "raced", fails)
+    result = hinted(place)
+    assert reason(result) == "did not run"
+    assert result.model == elementwise()
+    assert "its library is gone" in result_text(result)
+
+
+@pytest.mark.parametrize(
+    ("failing", "kinds"), [("hinted", {"int8 static", "int8 dynamic"}), ("here", {"bf16 by provider hint"})]
+)
+def test_of_two_races_one_that_fails_costs_its_own_candidates(
+    place: Path, monkeypatch: pytest.MonkeyPatch, failing: str, kinds: set[str]
+) -> None:
+    monkeypatch.setattr(*((hints, "raced") if failing == "hinted" else (approximation, "race")), fails)
+    result = hinted(place, model="m.onnx", calibration="d.npz")
+    assert result.approximation is not None
+    assert result.approximation.kind in kinds
+    assert any("its library is gone" in (one.failure or "") for one in result.approximation.tried)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import pytest
 
 import taso_py
 from scripts.bench.networks import mobileone_s0, nasrnn
-from taso_py.errors import MismatchError, ModelError, RuleError, UsageError
+from taso_py.check.check import Checker
+from taso_py.check.report import CheckReport
+from taso_py.errors import MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
 from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import Rule
+from taso_py.run import pipeline
 from taso_py.stop import StopFlag
 from tests.helpers.graphs import model
 from tests.helpers.schemas import require_valid_files
@@ -210,3 +214,29 @@ def test_a_model_that_the_runtime_refuses_is_a_model_error() -> None:
     proto.opset_import[0].version = 99
     with pytest.raises(ModelError):
         taso_py.optimize(proto, race=False)
+
+
+def test_without_time_to_check_a_rewrite_the_model_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(checker: Checker, *_: object, **__: object) -> CheckReport:
+        time.sleep(max(0.0, checker.limits.until - time.monotonic()))
+        raise TooLateError("no time is left to compare models")
+
+    monkeypatch.setattr(Checker, "check", late)
+    proto = nasrnn(steps=2, hidden=16)
+    result = taso_py.optimize(proto, time_budget_s=6, cost="roofline")  # by which products that are merged are cheaper
+    assert result.model.SerializeToString() == proto.SerializeToString()
+    assert result.reason is not None
+    assert (result.reason.code, result.rejected) == ("too little time", ())
+
+
+def test_a_worker_that_is_lost_in_the_search_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise WorkerError("worker died (SIGKILL) during time")
+
+    monkeypatch.setattr(pipeline, "explore", lost)
+    proto = nasrnn(steps=2, hidden=16)
+    result = taso_py.optimize(proto, time_budget_s=10)
+    assert result.model.SerializeToString() == proto.SerializeToString()
+    assert result.reason is not None
+    assert result.reason.code == "race ended early"
+    assert "worker died (SIGKILL)" in result.reason.words

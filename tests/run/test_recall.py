@@ -113,6 +113,10 @@ def test_moves_that_lead_elsewhere_now_are_not_taken(tmp_path: Path) -> None:
         ' "steps": [["a", "(", [], false, 1, 1]]}]}',
         '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{"cost": 1, "table": "",'
         ' "steps": [["a", "()", [["-5", "99999", "=7", "\\u00b2"]], false, 1, 1]]}]}',
+        '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{"cost": 1, "table": "",'
+        ' "steps": [["a", "()", [["' + "9" * 5000 + '"]], false, 1, 1]]}]}',
+        '{"reason": "no further gain", "explored": 1, "improved": true, "states": [{"cost": 1, "table": "",'
+        ' "steps": [["a", "7", [["1"]], false, 1, 1]]}]}',
     ],
 )  # fmt: skip
 def test_what_is_no_search_is_none(tmp_path: Path, text: str) -> None:
@@ -198,7 +202,7 @@ def test_only_what_was_settled_is_remembered(
     job: Any = SimpleNamespace(
         options=Options(cache=tmp_path / "c.sqlite"), stop=False, recalled=None, start_cost=1.0, identity={},
         setting=SimpleNamespace(sizes={}, config="here"), clock=SimpleNamespace(budget=1.0), cache=None,
-        worker=SimpleNamespace(info=lambda: SimpleNamespace(ort_version="1.31.1")),
+        worker=SimpleNamespace(ort_version=lambda: "1.31.1"),
     )  # fmt: skip
     result: Any = SimpleNamespace(
         rejected=(), reason=None if reason is None else Reason(reason, ""), evidence=None, raced=()

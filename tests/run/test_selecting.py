@@ -17,7 +17,7 @@ from taso_py.graph.table import Table
 from taso_py.onnx_io.load import load
 from taso_py.rules.library import load as library
 from taso_py.run import selecting
-from taso_py.run.anchoring import Timed
+from taso_py.run.calibration import Timed
 from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection

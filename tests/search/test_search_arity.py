@@ -14,7 +14,7 @@ import taso_py
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.load import load
 from taso_py.ops.layout import Concat
-from taso_py.search.arity import expanding_laws, split_of_slices
+from taso_py.search.arity import expanding_laws, flatten, split_of_slices
 from tests.helpers.graphs import model, rewriter, view_of
 
 FAR_APART = """
@@ -115,3 +115,26 @@ def test_laws_of_one_name_are_told_apart_by_their_hashes() -> None:
     laws = [law for count in range(3, 30) for law in expanding_laws(Concat(0), [TensorType("float32", (2,))] * count)]
     assert {law.name for law in laws} == {"concat-variadic"}
     assert len({hash(law) for law in laws}) == len(laws)
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min", "Sum", "Concat<axis = 0>"])
+def test_hundreds_in_one_another_are_left_as_they_are(operator: str) -> None:
+    for count, few in ((5, True), (420, False)):
+        nest = " ".join(f"m{k + 1} = {operator}(m{k}, x)" for k in range(count))
+        loaded = load(model(f"agraph (float[2] x) => (float[M] y) {{ m0 = Abs(x) {nest} y = Neg(m{count}) }}"))
+        assert bool(flatten(view_of(loaded, rewriter()[1]), loaded.ids[f"m{count}"])) is few
+
+
+def test_a_balanced_tree_that_is_refused_is_not_tried_in_all_its_orders() -> None:
+    """Those of thirty-two maxima, one of which is minus infinity, are two billion."""
+    level, nodes = [*(f"x{k % 6}" for k in range(31)), "mask"], []
+    while len(level) > 1:
+        above = [f"t{len(level)}_{k}" for k in range(len(level) // 2)]
+        pairs = zip(above, level[::2], level[1::2], strict=True)
+        nodes += [f"{name} = Max({a}, {b})" for name, a, b in pairs]
+        level = above
+    inputs = ", ".join(f"float[4] x{k}" for k in range(6))
+    proto = model(f"agraph ({inputs}) => (float[4] y) {{ {' '.join(nodes)} y = Neg({level[0]}) }}", mask=(4,))
+    assert flatten(view_of(load(proto), rewriter()[1]), load(proto).ids[level[0]]) is not None
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.full(4, -np.inf, np.float32), "mask"))
+    assert flatten(view_of(load(proto), rewriter()[1]), load(proto).ids[level[0]]) is None

@@ -36,6 +36,12 @@ def names(result: str, rest: str, element: str = "float") -> set[str]:
         ("uint8[2,3] y", "y = QuantizeLinear(s, c)"),
         ("uint8[2,3] y", "m = ReduceMax(s) n = Abs(m) y = QuantizeLinear(f, n)"),
         ("float[2,3] y", "t = Transpose<perm = [1, 0]>(s) u = Ceil(t) y = Transpose<perm = [1, 0]>(u)"),
+        ("float[2,3] y", "y = Mod<fmod = 1>(s, c)"),
+        ("float[2,3] y", "y = Sign(s)"),
+        ("float[2,3] y", "y = Shrink<bias = 1.0, lambd = 0.0>(s)"),
+        ("float[2,3] y", "y = ThresholdedRelu(s)"),
+        ("bool[2,3] y", "r = Neg(s) y = Cast<to = 9>(r)"),
+        ("int64[2,M] y", "y = NonZero(s)"),
     ],
 )
 def test_what_is_rounded_later_stays(result: str, rest: str) -> None:

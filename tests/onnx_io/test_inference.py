@@ -1,0 +1,148 @@
+"""What ONNX's own shape inference says is believed only where no caller, file or function can make it false."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import TensorProto
+
+import taso_py
+from taso_py.onnx_io.doubts import Facts, doubted
+from taso_py.onnx_io.load import load
+from tests.helpers.graphs import model
+from tests.helpers.onnx_io_models import model as made
+from tests.helpers.onnx_io_models import node, run, value
+
+OVERRIDABLE = [
+    ("float[2,6] x, int64[2] s", "int64[2] s = {3, 4}", "Reshape(x, s)"),
+    ("float[4,6] x, int64[1] s", "int64[1] s = {1}", "ReduceSum<keepdims = 0>(x, s)"),
+    ("float[2,3] x, int64[2] s", "int64[2] s = {1, 1}", "Tile(x, s)"),
+    ("float[1,1] x, int64[2] s", "int64[2] s = {2, 3}", "Expand(x, s)"),
+    ("float s", "float s = {4.0}, float start = {0.0}, float step = {1.0}", "Range(start, s, step)"),
+    ("int64[1] s", "int64[1] s = {3}", "ConstantOfShape(s)"),
+    ("float[3] x, int64[2] s", "int64[2] s = {1, 1}", "Pad(x, s)"),
+    ("float[1,3,1] x, int64[1] s", "int64[1] s = {0}", "Squeeze(x, s)"),
+    ("float[8] x, int64[1] s", "int64[1] s = {8}, int64[1] zero = {0}", "Slice(x, zero, s)"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "initializers", "call"), OVERRIDABLE)
+def test_initializers_that_callers_may_override_decide_no_size(inputs: str, initializers: str, call: str) -> None:
+    proto = model(f"agraph ({inputs}) => (float[M] y) <{initializers}> {{ v = {call} y = Relu(v) }}")
+
+    def fixed(*, freeze: bool) -> bool:
+        loaded = load(proto, freeze_initializers=freeze)
+        shape = loaded.table.type(loaded.ids["v"]).shape
+        return shape is not None and any(isinstance(size, int) for size in shape)
+
+    assert fixed(freeze=True)
+    assert not fixed(freeze=False)
+
+
+def test_a_slice_that_is_whole_at_the_default_stays() -> None:
+    proto = model("""agraph (float[2,6] x, int64[2] s) => (float[M,K] y)
+      <int64[2] s = {3, 4}, int64[1] zero = {0}, int64[1] three = {3}> {
+      v = Reshape(x, s) c = Slice(v, zero, three, zero) y = Relu(c) }""")
+    result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(2, 6), "s": np.array([4, 3])}
+    np.testing.assert_array_equal(run(result.model, feeds)[0], run(proto, feeds)[0])
+
+
+def sizes_of(proto: onnx.ModelProto, name: str) -> tuple[object, ...] | None:
+    loaded = load(proto)
+    return loaded.table.type(loaded.ids[name]).shape
+
+
+def test_a_loop_is_not_believed_what_its_body_says_of_its_operands() -> None:
+    truth = TensorProto.BOOL
+    body = onnx.helper.make_graph(
+        [node("Identity", "go", "on"), node("Identity", "state", "next"), node("Identity", "state", "scan")],
+        "body",
+        [value("i", [], TensorProto.INT64), value("go", [], truth), value("state", [1])],
+        [value("on", [], truth), value("next", [None]), value("scan", [None])],
+    )
+    nodes = [onnx.helper.make_node("Loop", ["m", "", "s"], ["last", "scans"], body=body), node("Sign", "scans", "y")]
+    count = onnx.helper.make_tensor("m", TensorProto.INT64, [], [3])
+    proto = made(nodes, [value("s", [2])], [value("y", [None, None]), value("last", [None])], [count])
+    assert run(proto, {"s": np.ones(2, np.float32)})[0].shape == (3, 2)  # type: ignore[attr-defined]
+    sizes = sizes_of(proto, "y")
+    assert sizes is None or not any(isinstance(size, int) for size in sizes)
+
+
+def test_a_function_named_like_an_operator_has_no_type_of_that() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+      agraph (float[2,3] x) => (float[M,N] y) { v = Relu(x) y = Sign(v) }
+      <opset_import: ["" : 17]> Relu (a) => (b) { b = Transpose<perm = [1, 0]>(a) }""")
+    for name in ("v", "y"):
+        sizes = sizes_of(proto, name)
+        assert sizes is None or not any(isinstance(size, int) for size in sizes)
+
+
+def test_a_model_of_two_versions_of_the_standard_operators_is_left_as_it_is() -> None:
+    proto = model("agraph (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = Relu(a) }", opset=11)
+    proto.opset_import.append(onnx.helper.make_opsetid("ai.onnx", 13))
+    assert "several versions" in (load(proto).unsupported or "")
+    proto.opset_import[1].version = 11
+    assert load(proto).unsupported is None
+
+
+UNLIKE = [
+    ("float[5] x", "Slice(x, last, far, zero, back)", 17),
+    ("float[1,3] x", "PRelu(x, slopes)", 17),
+    ("float[1,3] x", 'Einsum<equation = "ij,ij->ij">(x, slopes)', 17),
+    (
+        "float[1,1,7,7] x",
+        'MaxPool<auto_pad = "SAME_UPPER", dilations = [2,2], kernel_shape = [3,3], strides = [2,2]>(x)',
+        17,
+    ),
+    ("float[1,1,4,4] x", 'Resize<keep_aspect_ratio_policy = "not_smaller", axes = [-2,-1]>(x, , , sizes)', 18),
+]
+
+
+@pytest.mark.parametrize(("given", "call", "opset"), UNLIKE)
+def test_sizes_are_those_of_onnx_runtime_where_onnx_says_others(given: str, call: str, opset: int) -> None:
+    """Those of what stands behind the node too."""
+    proto = model(
+        f"""agraph ({given}) => (float[A] y, float[B] v)
+      <int64[1] last = {{-1}}, int64[1] far = {{9223372036854775807}}, int64[1] zero = {{0}}, int64[1] back = {{-1}},
+       int64[2] sizes = {{6, 8}}> {{ v = {call} y = Asinh(v) }}""",
+        opset=opset,
+        slopes=(4, 3),
+    )
+    dims = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
+    for name, array in zip(("y", "v"), run(proto, {"x": np.ones(dims, np.float32)}), strict=True):
+        sizes = sizes_of(proto, name)
+        known = [(a, b) for a, b in zip(sizes or (), array.shape, strict=sizes is not None) if isinstance(a, int)]  # type: ignore[attr-defined]
+        assert all(a == b for a, b in known), (sizes, name)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "sizes"),
+    [
+        ("2,3", "3,4", (2, 4)),
+        ("N,3", "3,4", ("N", 4)),
+        ("2,?", "3,4", (2, 4)),
+        ("2,1", "3,4", None),
+        ("2,?", "1,4", None),
+    ],
+)
+def test_products_that_cannot_broadcast_keep_their_sizes(
+    one: str, other: str, sizes: tuple[object, ...] | None
+) -> None:
+    proto = model(f"""agraph (float[{one}] a, float[{other}] b) => (float[P,Q] y) {{
+      y = Einsum<equation = "ij,jk->ik">(a, b) }}""")
+    found = sizes_of(proto, "y")
+    assert found is not None
+    if sizes is None:
+        assert not any(isinstance(size, int) for size in found)
+    else:
+        assert tuple(map(str, found)) == tuple(map(str, sizes))
+
+
+def test_steps_that_are_damaged_are_unknown() -> None:
+    damaged = onnx.TensorProto(name="s", data_type=TensorProto.INT64, dims=[2], int64_data=[1])
+    facts = Facts({}, {"s": damaged, "t": onnx.helper.make_tensor("t", TensorProto.INT64, [1], [2])})
+    assert doubted(node("Slice", "x a b - s", "y"), facts)
+    assert not doubted(node("Slice", "x a b - t", "y"), facts)

@@ -1,0 +1,66 @@
+"""The states that would be raced are timed as whole models first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from taso_py.run.calibration import Timed
+from taso_py.run.rehearsing import rehearsed
+from taso_py.search.state import State
+from tests.helpers.priced import START, found, state
+
+
+@dataclass
+class Clock:
+    """A selection whose whole models take a share of the original's time that follows from their rules."""
+
+    shares: dict[str, float]
+    left: int = 99
+    timed: list[Timed] = field(default_factory=list)
+    job: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(start_cost=START, options=SimpleNamespace(min_gain=0.01))
+    )
+
+    def against_original(self, measured: State) -> Timed | None:
+        """The state, timed as often as there is time."""
+        if not self.left:
+            return None
+        self.left -= 1
+        self.timed.append(Timed(measured, self.shares[measured.trace[-1].rule]))
+        return self.timed[-1]
+
+
+def test_a_price_that_was_luck_is_found_out() -> None:
+    lucky, honest = state(("lucky", 0.6)), state(("x", 0.0), ("honest", 0.3))
+    told = rehearsed(Clock({"lucky": 1.1, "honest": 0.7}), found(lucky, honest), [], 2)  # type: ignore[arg-type]
+    assert [s.trace[-1].rule for s in told.states] == ["honest", "lucky"]
+    assert [s.cost / START for s in told.states] == pytest.approx([0.7, 1.1])
+
+
+def test_those_that_take_the_place_of_a_lucky_one_are_timed_too() -> None:
+    places = [state(*[("x", 0.0)] * k, (f"r{k}", 0.5 - k / 100)) for k in range(5)]
+    clock = Clock({"r0": 1.2, "r1": 1.2, "r2": 0.8, "r3": 0.9, "r4": 0.95})
+    told = rehearsed(clock, found(*places), [], 2)  # type: ignore[arg-type]
+    assert {t.state.trace[-1].rule for t in clock.timed} >= {"r0", "r1", "r2", "r3"}
+    assert told.states[0].cost / START == pytest.approx(0.8)
+
+
+def test_what_promises_next_to_nothing_is_not_timed() -> None:
+    clock = Clock({"a": 1.0})
+    rehearsed(clock, found(state(("a", 0.001))), [], 2)  # type: ignore[arg-type]
+    assert not clock.timed
+
+
+def test_without_time_the_prices_are_those_of_the_search() -> None:
+    known = found(state(("a", 0.5)), state(("x", 0.0), ("b", 0.3)))
+    assert rehearsed(Clock({}, left=0), known, [], 2) == known  # type: ignore[arg-type]
+
+
+def test_what_was_chosen_in_the_whole_model_comes_first() -> None:
+    chosen = state(("x", 0.0), ("x", 0.0), ("c", 0.2))
+    told = rehearsed(Clock({"a": 0.6}), found(state(("a", 0.5))), [chosen], 2)  # type: ignore[arg-type]
+    assert told.selected == (chosen,)
+    assert told.states[0] is chosen

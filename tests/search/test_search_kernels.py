@@ -1,0 +1,53 @@
+"""No rewrite makes a node that ONNX Runtime has no kernel for, or that ONNX does not allow at the model's opset."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+import taso_py
+from taso_py.graph.types import TensorType
+from taso_py.onnx_io.kernels import computable
+from taso_py.ops import OPERATORS
+from taso_py.ops.operator import Given, Writing
+from tests.helpers.graphs import model
+
+MEAN = "agraph (T[1,2,3,4] x) => (T[1,2,1,1] y) { a = Neg(x) b = ReduceMean<axes = [2,3]>(a) y = Neg(b) }"
+GATE = "agraph (T[1,2,4,4] x, T[1,2,1,1] s) => (T[1,2,4,4] y) { a = Mul(x, s) y = Add(a, x) }"
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"), [(MEAN, "double"), (GATE, "double"), (GATE, "int64"), (GATE, "int16"), (GATE, "float")]
+)
+def test_what_is_rewritten_loads(text: str, dtype: str) -> None:
+    proto = model(text.replace("T[", f"{dtype}["))
+    result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
+    array = np.arange(32).astype({"float": "float32", "double": "float64"}.get(dtype, dtype))
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in proto.graph.input}
+    feeds = {name: array[: int(np.prod(shape))].reshape(shape) for name, shape in shapes.items()}
+    one, other = (
+        ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+        for m in (proto, result.model)
+    )
+    np.testing.assert_allclose(other, one, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("operator", "opset", "dtype", "allowed"),
+    [
+        ("Resize", 17, "float32", True),
+        ("Resize", 17, "int32", True),
+        ("Resize", 17, "int64", False),
+        ("Relu", 14, "int32", True),
+        ("Relu", 13, "int32", False),
+        ("Sum", 13, "int32", False),
+        ("Max", 13, "int8", True),
+        ("GlobalAveragePool", 17, "float64", False),
+    ],
+)
+def test_types_are_those_of_the_opset_and_of_the_kernels(operator: str, opset: int, dtype: str, allowed: bool) -> None:
+    assert operator in OPERATORS
+    types = [TensorType(dtype, (1, 2, 4, 4))] * 2
+    operands = (Given(0), Given(1)) if operator in ("Sum", "Max") else (Given(0),)
+    assert computable(Writing(operator, operands, {}), opset, types) is allowed
