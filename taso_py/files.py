@@ -253,8 +253,8 @@ def _require_shallow(value: Any) -> None:
 
 def _require_text(text: str | bytes, found: Any) -> None:
     """ValueError for half of a character, which JSON can spell, and no file, message or model can hold."""
-    escape = b"\\ud" if isinstance(text, bytes) else "\\ud"
-    if escape in text.lower():  # type: ignore[operator]
+    spelled = b"\\ud" in text.lower() if isinstance(text, bytes) else "\\ud" in text.lower()
+    if spelled:
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:

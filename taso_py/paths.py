@@ -13,17 +13,17 @@ from pathlib import Path
 
 def exists(path: Path) -> bool:
     """Whether anything is known to be there, links followed."""
-    return os.path.exists(path)  # noqa: PTH110
+    return os.path.exists(path)  # noqa: PTH110 - pathlib raises
 
 
 def is_file(path: Path) -> bool:
     """Whether a regular file is known to be there, links followed."""
-    return os.path.isfile(path)  # noqa: PTH113
+    return os.path.isfile(path)  # noqa: PTH113 - pathlib raises
 
 
 def is_folder(path: Path) -> bool:
     """Whether a directory is known to be there, links followed."""
-    return os.path.isdir(path)  # noqa: PTH112
+    return os.path.isdir(path)  # noqa: PTH112 - pathlib raises
 
 
 def why_no_file(path: Path) -> str | None:

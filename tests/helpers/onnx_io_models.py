@@ -46,7 +46,7 @@ def node(op_type: str, inputs: str, outputs: str, **attributes: object) -> onnx.
     return helper.make_node(op_type, names, outputs.split(), **attributes)
 
 
-def session(proto: onnx.ModelProto | bytes) -> Callable[[Mapping[str, Array]], list[object]]:
+def session(proto: onnx.ModelProto | bytes) -> Callable[[Mapping[str, Array]], list[Array]]:
     """The model in ONNX Runtime with its optimiser off, as a function from feeds to outputs."""
     import onnxruntime
 
@@ -59,7 +59,7 @@ def session(proto: onnx.ModelProto | bytes) -> Callable[[Mapping[str, Array]], l
     return lambda feeds: list(opened.run(None, dict(feeds)))
 
 
-def run(proto: onnx.ModelProto | bytes, feeds: Mapping[str, Array]) -> list[object]:
+def run(proto: onnx.ModelProto | bytes, feeds: Mapping[str, Array]) -> list[Array]:
     """Outputs of ONNX Runtime with its optimiser off."""
     return session(proto)(feeds)
 

@@ -66,7 +66,7 @@ def test_a_loop_is_not_believed_what_its_body_says_of_its_operands() -> None:
     nodes = [onnx.helper.make_node("Loop", ["m", "", "s"], ["last", "scans"], body=body), node("Sign", "scans", "y")]
     count = onnx.helper.make_tensor("m", TensorProto.INT64, [], [3])
     proto = made(nodes, [value("s", [2])], [value("y", [None, None]), value("last", [None])], [count])
-    assert run(proto, {"s": np.ones(2, np.float32)})[0].shape == (3, 2)  # type: ignore[attr-defined]
+    assert run(proto, {"s": np.ones(2, np.float32)})[0].shape == (3, 2)
     sizes = sizes_of(proto, "y")
     assert sizes is None or not any(isinstance(size, int) for size in sizes)
 
@@ -114,7 +114,7 @@ def test_sizes_are_those_of_onnx_runtime_where_onnx_says_others(given: str, call
     dims = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
     for name, array in zip(("y", "v"), run(proto, {"x": np.ones(dims, np.float32)}), strict=True):
         sizes = sizes_of(proto, name)
-        known = [(a, b) for a, b in zip(sizes or (), array.shape, strict=sizes is not None) if isinstance(a, int)]  # type: ignore[attr-defined]
+        known = [(a, b) for a, b in zip(sizes or (), array.shape, strict=sizes is not None) if isinstance(a, int)]
         assert all(a == b for a, b in known), (sizes, name)
 
 

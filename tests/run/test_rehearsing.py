@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from taso_py.run.calibration import Timed
 from taso_py.run.rehearsing import rehearsed
-from taso_py.search.state import State
+from taso_py.run.selecting import Selection
+from taso_py.search.state import Found, State
 from tests.helpers.priced import START, found, state
 
 
@@ -33,9 +35,14 @@ class Clock:
         return self.timed[-1]
 
 
+def looked_at(clock: Clock, states: Found, *chosen: State) -> Found:
+    """What is known of the states before two of them are raced."""
+    return rehearsed(cast("Selection", clock), states, chosen, 2)
+
+
 def test_a_price_that_was_luck_is_found_out() -> None:
     lucky, honest = state(("lucky", 0.6)), state(("x", 0.0), ("honest", 0.3))
-    told = rehearsed(Clock({"lucky": 1.1, "honest": 0.7}), found(lucky, honest), [], 2)  # type: ignore[arg-type]
+    told = looked_at(Clock({"lucky": 1.1, "honest": 0.7}), found(lucky, honest))
     assert [s.trace[-1].rule for s in told.states] == ["honest", "lucky"]
     assert [s.cost / START for s in told.states] == pytest.approx([0.7, 1.1])
 
@@ -43,14 +50,14 @@ def test_a_price_that_was_luck_is_found_out() -> None:
 def test_those_that_take_the_place_of_a_lucky_one_are_timed_too() -> None:
     places = [state(*[("x", 0.0)] * k, (f"r{k}", 0.5 - k / 100)) for k in range(5)]
     clock = Clock({"r0": 1.2, "r1": 1.2, "r2": 0.8, "r3": 0.9, "r4": 0.95})
-    told = rehearsed(clock, found(*places), [], 2)  # type: ignore[arg-type]
+    told = looked_at(clock, found(*places))
     assert {t.state.trace[-1].rule for t in clock.timed} >= {"r0", "r1", "r2", "r3"}
     assert told.states[0].cost / START == pytest.approx(0.8)
 
 
 def test_what_promises_next_to_nothing_is_not_timed() -> None:
     clock = Clock({"a": 1.0})
-    rehearsed(clock, found(state(("a", 0.001))), [], 2)  # type: ignore[arg-type]
+    looked_at(clock, found(state(("a", 0.001))))
     assert not clock.timed
 
 
@@ -61,6 +68,6 @@ def test_without_time_the_prices_are_those_of_the_search() -> None:
 
 def test_what_was_chosen_in_the_whole_model_comes_first() -> None:
     chosen = state(("x", 0.0), ("x", 0.0), ("c", 0.2))
-    told = rehearsed(Clock({"a": 0.6}), found(state(("a", 0.5))), [chosen], 2)  # type: ignore[arg-type]
+    told = looked_at(Clock({"a": 0.6}), found(state(("a", 0.5))), chosen)
     assert told.selected == (chosen,)
     assert told.states[0] is chosen
