@@ -1,5 +1,7 @@
 """Which provider runs a model fastest: a race across processes, one worker for each, their blocks in turn.
 
+Each entrant may have a model of its own, so that rewritten models on several providers meet in the same rounds.
+
 Two providers in one process disturb each other's threads up to tenfold, hence the processes.  Only ratios of blocks of
 the same round are compared.  While one is timed the others wait for a request; how much of a CPU their pools keep busy
 all the same is measured, and a round in which that is more than a little does not count.
@@ -40,10 +42,11 @@ _Failures = (ModelError, RuntimeMissingError, WorkerError, NotLosslessError)
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Entrant:
-    """A provider in the race, with a worker of its own."""
+    """A model on a provider in the race, with a worker of its own."""
 
     config: WorkerConfig
     worker: Worker
+    model: ModelRef
     ort_version: str | None = None
     handle: int | None = None
     seconds: dict[int, float] = field(default_factory=dict)
@@ -58,7 +61,10 @@ class Entrant:
 
 
 class ProviderRace:
-    """The providers of one model; a context manager that ends their workers. The first of them is the baseline."""
+    """The providers of one model; a context manager that ends their workers. The first of them is the baseline.
+
+    ``models``: what each of ``configs`` runs, of the same inputs; without it all run the original.
+    """
 
     def __init__(
         self,
@@ -67,9 +73,13 @@ class ProviderRace:
         workloads: Sequence[Feeds],
         *,
         patience_s: float,
+        models: Sequence[ModelRef] | None = None,
     ) -> None:
-        self.original, self.workloads, self.patience_s = original, workloads, patience_s
-        self.entrants = [Entrant(config=config, worker=Worker(config, timeout=patience_s)) for config in configs]
+        self.workloads, self.patience_s = workloads, patience_s
+        self.entrants = [
+            Entrant(config=config, worker=Worker(config, timeout=patience_s), model=model)
+            for config, model in zip(configs, models or [original] * len(configs), strict=True)
+        ]
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -83,8 +93,9 @@ class ProviderRace:
         self._stack.close()
 
     def admit(self, checker: Checker | None = None) -> None:
-        """Open the original everywhere, and say of each why it may not take part: it fails, or other values come out.
+        """Open each one's model, and say of each why it may not take part: it fails, or other values come out.
 
+        It is the provider that ``checker`` judges, by the original: a model of its own is for others to compare.
         Raises what the baseline raises: without it there is no race.
         """
         base = self.entrants[0]
@@ -107,7 +118,7 @@ class ProviderRace:
             wrong = difference_at(checker, one.worker, timeout=patience_s)
             if wrong is not None:
                 raise ModelError(f"other values than ONNX Runtime's CPU provider: {wrong}")
-        one.handle = one.worker.open(self.original, timeout=patience_s)
+        one.handle = one.worker.open(one.model, timeout=patience_s)
         for feeds in self.workloads:  # first runs allocate: they belong into no round
             one.worker.run(one.handle, feeds, timeout=patience_s)
 
@@ -150,7 +161,7 @@ class ProviderRace:
         return (geometric_mean(blocks[0]) if blocks else None), sum(shares)
 
     def interval(self, one: Entrant) -> Interval | None:
-        """How many times faster than the baseline it runs the original; None for one that was not timed."""
+        """How many times faster it runs its model than the baseline; None for one that was not timed."""
         base = self.entrants[0].seconds
         ratios = [base[number] / seconds for number, seconds in one.seconds.items() if number in base]
         return bootstrap_interval(ratios) if ratios and one.failure is None else None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from taso_py.backend.delays import ran_s
@@ -57,6 +58,24 @@ def test_ratios_are_of_one_round_and_the_first_is_the_baseline(
     assert (other.speedup, other.speedup_low, other.speedup_high, other.rounds) == (1.5, 1.5, 1.5, 4)
     assert other.ep == STUB
     assert other.python == str(tmp_path / "python")
+
+
+def test_each_may_run_a_model_of_its_own_and_a_damaged_one_costs_itself_alone() -> None:
+    twice = tiny_network()
+    twice.graph.node[-1].output[0] = "half"
+    twice.graph.node.append(onnx.helper.make_node("Add", ["half", "half"], [twice.graph.output[0].name]))
+    models = [MODEL, ModelRef("twice", twice.SerializeToString()), ModelRef("damaged", b"no model")]
+    with ProviderRace([OWN] * 3, MODEL, FEEDS, patience_s=60, models=models) as race:
+        race.admit()
+        base, other, damaged = race.entrants
+        assert base.handle is not None
+        assert other.handle is not None
+        (single,) = base.worker.run(base.handle, FEEDS[0]).values()
+        (double,) = other.worker.run(other.handle, FEEDS[0]).values()
+        race.time(2, deadline=time.monotonic() + 60)
+    np.testing.assert_allclose(double, 2 * single, rtol=1e-6)
+    assert base.seconds.keys() == other.seconds.keys()
+    assert "damaged" in (damaged.failure or "")
 
 
 def test_rounds_in_which_an_idle_pool_spins_do_not_count(
