@@ -94,7 +94,7 @@ def rewritten(
         nodes_after=len(made.model.graph),
         flops_after=int(job.roofline.flops(state.table)),
         rules=rule_reports(state, job.setting.loaded.table, job.library.all(), start),
-        errors=_errors(report),
+        errors=output_errors(report),
         notes=(*job.setting.notes, *report.warnings),
         evidence=_evidence(job, winner.state, made.model),
     )
@@ -111,7 +111,7 @@ def rewritten(
     )
 
 
-def _errors(report: CheckReport) -> tuple[OutputError, ...]:
+def output_errors(report: CheckReport) -> tuple[OutputError, ...]:
     return tuple(
         OutputError(inputs=case.label, output=one.output, relative=one.relative, absolute=one.absolute)
         for case in report.cases

@@ -11,7 +11,6 @@ import onnx
 
 from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.statistics import Interval
-from taso_py.backend.timing import MIN_CONFIRM_ROUNDS
 from taso_py.check.oracle import OracleLimits
 from taso_py.errors import ModelError, NotLosslessError, RuntimeMissingError, TooLateError, WorkerError
 from taso_py.options import Options
@@ -22,11 +21,14 @@ from taso_py.providers.race import ProviderRace
 from taso_py.providers.record import Placement, RacedProvider
 from taso_py.result import Result
 from taso_py.run import pipeline
+from taso_py.run.candidates import work_folder
+from taso_py.run.crossing import HERE, Crossing, Entry, Placed
 from taso_py.run.run import Clock
 from taso_py.run.subject import Subject, checker_of, prepare, refitted, require_runnable
 from taso_py.stop import Interrupted, StopFlag
 
-_RACE_ROUNDS = 6
+_RACE_ROUNDS, _MOST_PLACES = 6, 2
+"""Rounds of the race, and providers that are searched on."""
 _RACE_SHARE = 0.1
 """Part of the time budget for the rounds of the race, once all sessions are made, and for those of a confirmation."""
 _LEAST_RACE_S = 2.0
@@ -35,22 +37,29 @@ _PATIENCE_S, _PATIENCE_SHARE = 20.0, 0.1
 """How long one request to a provider may take: so many seconds, or this share of the budget where that is more."""
 _CASES = 4
 """Sets of inputs on which a provider is compared with the oracle."""
-_WITHIN = 0.8
-"""A second provider is searched on, too, if it runs the original at this part of the best one's speed, or faster."""
-_LEAST_SEARCH_S = 45.0
+_WITHIN = 0.25
+"""A second provider is searched on, too, if it runs the original at this part of the best one's speed, or faster:
+rewriting has gained four times the speed, hardly more.
+"""
+_LEAST_SEARCH_S = 20.0
 """And if each search has so much time."""
+_CROSSING_SHARE, _LEAST_CROSSING_S = 0.2, 10.0
+"""What is left for the race of the results: a part of the time budget, at least so many seconds, and at most twice
+that part.
+"""
 _FAILURES = (ModelError, NotLosslessError, RuntimeMissingError, WorkerError)
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
-    """A provider to search on, and how many times faster than the baseline it runs the original."""
+class _Raced:
+    """What the race of the original found."""
 
-    contender: Contender
-    gain: Interval
-
-
-_AT_HOME = Interval(1.0, 1.0, 1.0)
+    setting: Subject
+    places: Sequence[Contender] = ()
+    """The providers that a result may run on, the fastest first."""
+    gains: Sequence[Interval] = ()
+    """How many times faster than at home each of them ran the original."""
+    record: tuple[RacedProvider, ...] = ()
 
 
 def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Progress, stop: StopFlag) -> Result:
@@ -61,120 +70,134 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     clock = Clock(options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
-    found, record = at_home(options), tuple[RacedProvider, ...]()
-    chosen = list[_Placed]()
+    found, raced = at_home(options), None
     try:
         with stop.abandoning():
             found = contenders(options)
             setting = prepare(source, found.all[0].options)
             clock.lap("load")
-            chosen, record = _raced(found.all, setting, clock, progress)
+            raced = _raced(found.all, setting, clock, progress)
     except (Interrupted, TooLateError):
         pass  # the search below ends at once, and says why
     clock.lap("providers")
-    home = _Placed(found.all[0], _AT_HOME)
-    chosen = chosen or [home]
-    placed, result = _best(_searched(source, chosen, home, clock, progress, stop))
+    home = found.all[0]
+    searched = _searched(source, home, raced, clock, progress, stop)
+    placed = _placed(searched, home, raced, clock, progress, stop)
+    if placed is None:
+        placed = Placed(Entry(home, _search(source, home, clock.left(), progress=progress, stop=stop)))
+    clock.lap("crossing")
+    result = placed.entry.result
     result = replace(result, notes=(*found.left_out, *result.notes), phases_s={**clock.phases, **result.phases_s})
-    placement = _placement(placed, found.all[0], result, record)
+    placement = _placement(placed, home, () if raced is None else raced.record)
     return replace(result, placement=placement, elapsed_s=clock.elapsed())
 
 
-def _raced(
-    everybody: Sequence[Contender], setting: Subject, clock: Clock, progress: Progress
-) -> tuple[list[_Placed], tuple[RacedProvider, ...]]:
-    """The providers to search on, the best first, and what the race found of all."""
-    least = 1 + everybody[0].options.min_gain
+def _raced(everybody: Sequence[Contender], setting: Subject, clock: Clock, progress: Progress) -> _Raced:
+    """How fast each provider runs the original, and which of them are worth a search."""
     progress.phase(f"race {len(everybody)} providers")
     progress.update(remaining_s=clock.left())
-    patience = max(_PATIENCE_S, _PATIENCE_SHARE * clock.budget)
     limits = OracleLimits(until=clock.at(1.0), max_cases=_CASES)
     configs = [one.config for one in everybody]
     with checker_of(setting, everybody[0].options, limits=limits) as checker:
         setting = refitted(setting, everybody[0].options, checker.fit())
-        with ProviderRace(configs, setting.reference, setting.feeds, patience_s=patience) as race:
+        with ProviderRace(configs, setting.reference, setting.feeds, patience_s=_patience(clock)) as race:
             race.admit(checker)
             race.time(_RACE_ROUNDS, deadline=_deadline(clock))
-            record = race.record()
-    order = sorted(range(len(record)), key=lambda i: -(record[i].speedup or 0.0))
-    best = [i for i in order if i == 0 or (record[i].speedup or 0.0) >= least]
-    near = [i for i in best[:2] if (record[i].speedup or 1.0) >= _WITHIN * (record[best[0]].speedup or 1.0)]
-    enough = clock.budget - clock.elapsed() >= len(near) * _LEAST_SEARCH_S
-    wanted = near if enough else near[:1]
-    placed = []
-    for number in wanted:
-        gain = _AT_HOME if number == 0 else _confirmed([everybody[0], everybody[number]], setting, clock, patience)
-        if gain is not None and (number == 0 or (gain.low > 1 and gain.median >= least)):
-            placed.append(_Placed(everybody[number], gain))
-        else:
-            base, name = short_name(everybody[0].config.ep), short_name(everybody[number].config.ep)
-            words = "but a fresh measurement does not confirm it: run on a quieter machine, or with more time"
-            progress.log("warning", f"{name} was faster than {base} in the race of providers, {words}")
-    return placed or [_Placed(everybody[0], _AT_HOME)], record
+            intervals, record = [race.interval(one) for one in race.entrants], race.record()
+    gains = [HERE, *intervals[1:]]
+    running = sorted((k for k, gain in enumerate(gains) if gain is not None), key=lambda k: -_speed(gains[k]))
+    places = [k for k in running[:_MOST_PLACES] if _speed(gains[k]) >= _WITHIN * _speed(gains[running[0]])]
+    return _Raced(setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record)
+
+
+def _speed(gain: Interval | None) -> float:
+    return 0.0 if gain is None else gain.median
+
+
+def _patience(clock: Clock) -> float:
+    return max(_PATIENCE_S, _PATIENCE_SHARE * clock.budget)
 
 
 def _deadline(clock: Clock) -> float:
     return time.monotonic() + max(_LEAST_RACE_S, _RACE_SHARE * clock.budget)
 
 
-def _confirmed(pair: Sequence[Contender], setting: Subject, clock: Clock, patience: float) -> Interval | None:
-    """The best against the baseline once more, in new processes; None where too few rounds counted."""
-    configs = [one.config for one in pair]
-    with ProviderRace(configs, setting.reference, setting.feeds, patience_s=patience) as race:
-        try:
-            race.admit()
-            race.time(MIN_CONFIRM_ROUNDS, deadline=_deadline(clock))
-        except _FAILURES:
-            return None
-        enough = len(race.entrants[1].seconds) >= MIN_CONFIRM_ROUNDS
-        return race.interval(race.entrants[1]) if enough else None
+def _crossing_s(clock: Clock) -> float:
+    """What the race of the results may take."""
+    share = _CROSSING_SHARE * clock.budget
+    return min(max(share, _LEAST_CROSSING_S), 2 * share)
 
 
 def _searched(
-    source: Path | onnx.ModelProto,
-    chosen: Sequence[_Placed],
-    home: _Placed,
-    clock: Clock,
-    progress: Progress,
+    source: Path | onnx.ModelProto, home: Contender, raced: _Raced | None, clock: Clock, progress: Progress,
     stop: StopFlag,
-) -> list[tuple[_Placed, Result]]:
+) -> list[tuple[Contender, Result]]:  # fmt: skip
     """The search on each provider, in equal parts of the time that is left; one that fails costs its own part alone."""
-    results: list[tuple[_Placed, Result]] = []
-    for number, placed in enumerate(chosen):
+    if raced is None or list(raced.places) == [home]:
+        return [(home, _search(source, home, clock.left(), progress=progress, stop=stop))]
+    left = clock.left() - _crossing_s(clock)
+    chosen = raced.places if left >= len(raced.places) * _LEAST_SEARCH_S else raced.places[:1]
+    results: list[tuple[Contender, Result]] = []
+    for number, place in enumerate(chosen):
         if results and stop:
             break
+        seconds = (clock.left() - _crossing_s(clock)) / (len(chosen) - number)
         try:
-            results.append((placed, _search(source, placed, clock, len(chosen) - number, progress=progress, stop=stop)))
+            results.append((place, _search(source, place, seconds, progress=progress, stop=stop)))
         except _FAILURES as error:
-            if placed.contender is home.contender:
+            if place is home:
                 raise
-            progress.log("warning", f"{short_name(placed.contender.config.ep)} is left out: {error}")
-    return results or [(home, _search(source, home, clock, 1, progress=progress, stop=stop))]
+            progress.log("warning", f"{short_name(place.config.ep)} is left out: {error}")
+    return results
 
 
 def _search(
-    source: Path | onnx.ModelProto, placed: _Placed, clock: Clock, parts: int, *, progress: Progress, stop: StopFlag
+    source: Path | onnx.ModelProto, place: Contender, seconds: float, *, progress: Progress, stop: StopFlag
 ) -> Result:
-    """The search on one provider, in one of so many parts of the time that is left."""
-    options = replace(placed.contender.options, time_budget_s=max(1.0, clock.left()) / parts)
+    """The search on one provider."""
+    options = replace(place.options, time_budget_s=max(1.0, seconds))
     return pipeline.optimize(source, options, progress=progress, stop=stop)
 
 
-def _best(results: Sequence[tuple[_Placed, Result]]) -> tuple[_Placed, Result]:
-    """By what placement and rewriting gain together."""
-    return max(results, key=lambda item: item[0].gain.median * _rewriting(item[1]))
+def _placed(
+    searched: Sequence[tuple[Contender, Result]], home: Contender, raced: _Raced | None, clock: Clock,
+    progress: Progress, stop: StopFlag,
+) -> Placed | None:  # fmt: skip
+    """The fastest of what was found, where it was confirmed; None where nothing is, and nothing was found at home."""
+    at_home = next((Placed(Entry(place, result)) for place, result in searched if place is home), None)
+    if raced is None or not searched or list(raced.places) == [home]:
+        return at_home
+    if stop:
+        return at_home or _as_raced(searched[0], raced, home.options.min_gain)
+    progress.phase("race the results")
+    progress.update(remaining_s=clock.left())
+    try:
+        with stop.abandoning(), work_folder() as folder:
+            crossing = Crossing(
+                home=home, places=raced.places, setting=raced.setting, folder=folder, patience_s=_patience(clock),
+                end=clock.at(1.0), progress=progress, least=1 + home.options.min_gain,
+            )  # fmt: skip
+            return crossing.best(searched)
+    except (Interrupted, *_FAILURES):
+        return at_home or _as_raced(searched[0], raced, home.options.min_gain)
+
+
+def _as_raced(found: tuple[Contender, Result], raced: _Raced, least_gain: float) -> Placed | None:
+    """Where no time is left to confirm a placement: what was found there, if all rounds of the race speak for it."""
+    gain = raced.gains[0]
+    return Placed(Entry(*found), gain) if gain.low > 1 and gain.median >= 1 + least_gain else None
 
 
 def _rewriting(result: Result) -> float:
     return result.speedup if result.improved and result.speedup is not None else 1.0
 
 
-def _placement(placed: _Placed, base: Contender, result: Result, record: tuple[RacedProvider, ...]) -> Placement:
-    config = placed.contender.config
+def _placement(placed: Placed, base: Contender, record: tuple[RacedProvider, ...]) -> Placement:
+    config = placed.entry.contender.config
     distribution, version = runtime_of(config.python)
     return Placement(
         ep=config.ep, python=config.python, options=dict(config.ep_options), threads=config.threads,
         ort_level=config.ort_level, distribution=distribution, ort_version=version, baseline=base.config.ep,
         placement_speedup=placed.gain.median, placement_low=placed.gain.low, placement_high=placed.gain.high,
-        rewriting_speedup=_rewriting(result), providers=record,
+        rewriting_speedup=_rewriting(placed.entry.result), providers=record,
     )  # fmt: skip

@@ -18,7 +18,8 @@ import pytest
 import taso_py
 from taso_py.backend.protocol import CPU
 from taso_py.backend.runtime import available_threads
-from taso_py.backend.statistics import Interval
+from taso_py.check.check import Checker
+from taso_py.check.report import CheckReport, refused
 from taso_py.cli import main
 from taso_py.errors import ModelError, OutputError
 from taso_py.options import Options
@@ -27,13 +28,15 @@ from taso_py.providers.record import read_record, session_file, sha256_of
 from taso_py.report.document import html, markdown
 from taso_py.report.terminal import result_text
 from taso_py.result import Result
-from taso_py.run import pipeline, placing
+from taso_py.run import crossing, pipeline
+from taso_py.run.crossing import Crossing
+from taso_py.stop import StopFlag
 from tests.conftest import cli_environment, tiny_network
 from tests.helpers.interpreters import STUB, stub_provider
 from tests.helpers.schemas import require_valid
 
 Search = Callable[..., Result]
-_BUDGET_S = 60.0
+_BUDGET_S = 120.0
 
 
 @pytest.fixture
@@ -60,11 +63,14 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     return asked
 
 
-def timed_as(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float]) -> None:
-    """Every block of a provider takes so long."""
+def timed_as(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], rewritten: dict[str, float] | None = None
+) -> None:
+    """Every block of the original takes so long on a provider, every one of another model as long as ``rewritten``."""
 
     def timed(self: ProviderRace, one: Entrant, alive: object, block_s: float) -> tuple[float | None, float]:
-        return seconds[one.config.ep], 0.0
+        is_original = one.model == self.entrants[0].model
+        return (seconds if is_original or rewritten is None else rewritten)[one.config.ep], 0.0
 
     monkeypatch.setattr(ProviderRace, "_timed", timed)
 
@@ -77,12 +83,12 @@ def raced(place: Path, *, budget_s: float = _BUDGET_S, **stub: str) -> Result:
 def test_the_search_runs_where_the_original_is_fastest(
     place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
 ) -> None:
-    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0})
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0}, {CPU: 1.6, STUB: 0.8})
     result = raced(place)
     placement = result.placement
     assert placement is not None
-    assert [one.provider for one in searches] == [STUB]
-    assert searches[0].time_budget_s < _BUDGET_S
+    assert [one.provider for one in searches] == [STUB, CPU]
+    assert all(one.time_budget_s < _BUDGET_S for one in searches)
     assert (placement.ep, placement.baseline, placement.python) == (STUB, CPU, str(place / "python"))
     assert (placement.placement_speedup, placement.rewriting_speedup, placement.total_speedup) == (2.0, 1.25, 2.5)
     assert result.speedup == 1.25
@@ -107,39 +113,118 @@ def test_the_search_runs_where_the_original_is_fastest(
 def test_the_cpu_keeps_what_nothing_else_runs_faster(
     place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
 ) -> None:
-    timed_as(monkeypatch, {CPU: 1.0, STUB: 0.995})
+    timed_as(monkeypatch, {CPU: 1.0, STUB: 0.995}, {CPU: 0.8, STUB: 0.8})
     placement = raced(place).placement
     assert placement is not None
     assert (placement.ep, placement.python, placement.placement_speedup) == (CPU, None, 1.0)
-    assert [one.provider for one in searches] == [CPU]
+    assert [one.provider for one in searches] == [STUB, CPU]
     assert "cpu is the fastest provider for the original" in placement.sentence()
+
+
+def test_what_is_found_at_home_is_not_given_up_for_a_provider_that_runs_the_original_faster(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0}, {CPU: 0.5, STUB: 0.8})
+    result = raced(place)
+    assert result.placement is not None
+    assert (result.placement.ep, result.placement.placement_speedup, result.ep) == (CPU, 1.0, CPU)
+    assert result.improved
+
+
+def test_what_is_found_at_home_runs_where_it_is_fastest(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.9}, {CPU: 1.6, STUB: 0.95})
+    searching = pipeline.optimize
+
+    def optimize(source: Any, options: Options, **further: Any) -> Result:
+        if options.provider == STUB:
+            raise ModelError("m.onnx: ONNX Runtime fails on the original: worker died")
+        return searching(source, options, **further)
+
+    monkeypatch.setattr(pipeline, "optimize", optimize)
+    result = raced(place)
+    placement = result.placement
+    assert placement is not None
+    assert (placement.ep, result.ep) == (STUB, STUB)
+    assert placement.placement_speedup == pytest.approx(2.0 / 1.9)
+    assert (placement.rewriting_speedup, result.speedup) == (2.0, 2.0)
+    assert (result.latency_before_ms, result.latency_after_ms) == (1900.0, 950.0)
+    assert any("searched for on cpu; on Stub they are faster" in note for note in result.notes)
+    require_valid(json.loads(result.to_json()))
+    assert read_record(session_file(result.save("o.onnx").output or place)).ep == STUB
+
+
+def test_a_rewrite_with_other_values_on_another_provider_is_not_placed_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.9}, {CPU: 1.6, STUB: 0.95})
+    searching = pipeline.optimize
+    asked: list[str] = []
+
+    def optimize(source: Any, options: Options, **further: Any) -> Result:
+        asked.append(options.provider)
+        if options.provider == STUB:
+            raise ModelError("m.onnx: ONNX Runtime fails on the original: worker died")
+        return searching(source, options, **further)
+
+    class Differing(Checker):
+        def check(self, candidate: object, **_: object) -> CheckReport:
+            return refused("other values")
+
+    monkeypatch.setattr(pipeline, "optimize", optimize)
+    monkeypatch.setattr(crossing, "checker_of", lambda setting, *_, **__: Differing(setting.reference, setting.config))
+    result = raced(place)
+    assert result.placement is not None
+    assert (result.placement.ep, asked) == (CPU, [STUB, CPU])
 
 
 def test_what_a_fresh_measurement_does_not_confirm_changes_nothing(
     place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
 ) -> None:
     timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0})
-    monkeypatch.setattr(placing, "_confirmed", lambda *_: Interval(1.1, 0.9, 1.3))
+    monkeypatch.setattr(Crossing, "_confirmed", lambda *_: None)
     result = raced(place)
-    assert [one.provider for one in searches] == [CPU]
+    assert [one.provider for one in searches] == [STUB, CPU]
     assert result.placement is not None
     assert (result.placement.moved, result.placement.providers[1].speedup) == (False, 2.0)
     assert any("does not confirm it" in warning for warning in result.warnings)
 
 
-def test_with_time_enough_the_search_runs_on_the_best_two(
+def test_where_time_is_short_the_search_runs_on_the_fastest_alone(
     place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
 ) -> None:
-    monkeypatch.setattr(placing, "_LEAST_SEARCH_S", 1.0)
-    timed_as(monkeypatch, {CPU: 1.1, STUB: 1.0})
-    result = raced(place)
-    assert [one.provider for one in searches] == [STUB, CPU]
+    timed_as(monkeypatch, {CPU: 1.1, STUB: 1.0}, {CPU: 1.0, STUB: 0.8})
+    result = raced(place, budget_s=40.0)
+    assert [one.provider for one in searches] == [STUB]
     assert result.placement is not None
     assert result.placement.ep == STUB
-    searches.clear()
-    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0})
-    raced(place)
+
+
+def test_a_far_slower_provider_is_not_searched_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 5.0, STUB: 1.0})
+    assert raced(place).ep == STUB
     assert [one.provider for one in searches] == [STUB]
+
+
+def test_an_interrupt_between_the_searches_keeps_what_was_found(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0})
+    searching = pipeline.optimize
+
+    def optimize(source: Any, options: Options, *, stop: StopFlag, **further: Any) -> Result:
+        found = searching(source, options, stop=StopFlag(), **further)
+        stop.set()
+        return found
+
+    monkeypatch.setattr(pipeline, "optimize", optimize)
+    result = raced(place)
+    assert [one.provider for one in searches] == [STUB]
+    assert result.placement is not None
+    assert (result.placement.ep, result.placement.placement_speedup, result.speedup) == (STUB, 2.0, 1.25)
 
 
 @pytest.mark.parametrize(
