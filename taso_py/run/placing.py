@@ -82,12 +82,13 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     clock.lap("providers")
     home = found.all[0]
     searched = _searched(source, home, raced, clock, progress, stop)
+    clock.lap("searches")
     placed = _placed(searched, home, raced, clock, progress, stop)
     if placed is None:
         placed = Placed(Entry(home, _search(source, home, clock.left(), progress=progress, stop=stop)))
     clock.lap("crossing")
     result = placed.entry.result
-    result = replace(result, notes=(*found.left_out, *result.notes), phases_s={**clock.phases, **result.phases_s})
+    result = replace(result, notes=(*found.left_out, *result.notes), phases_s=dict(clock.phases))
     placement = _placement(placed, home, () if raced is None else raced.record)
     return replace(result, placement=placement, elapsed_s=clock.elapsed())
 

@@ -52,6 +52,8 @@ _WRITTEN_OUT_SHARE = 0.6
 """The share of a search on the graph written out, which is larger and begins further from the end."""
 _SEEKING = 0.85
 """Part of the search's time in which states are sought; the rest is for simplifying the best one."""
+_FEW_KERNELS = 0.1
+"""Kernels for each node of the graph below which the provider compiles the graph as a whole."""
 _CACHE_SHARE, _LEAST_PATIENCE_S = 0.05, 1.0
 """How long a cache that another process has locked is waited for: a share of the time budget, or so many seconds."""
 _FILE_GROWTH, _SMALL_GROWTH = 0.1, 2**20
@@ -101,7 +103,8 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
         tidied = replace(tidied, matches=rewriter.later(tidied.view))
     selection = _selection(job, models, rewriter, view) if job.options.race else None
     cost = _cost_model(job)
-    proposals = _proposals(job, rewriter, view, selection if isinstance(cost, MeasuredCost) else None, tidied)
+    in_place = isinstance(cost, MeasuredCost) or _is_compiled(job)
+    proposals = _proposals(job, rewriter, view, selection if in_place else None, tidied)
     search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
     seeds = (*([] if tidied is None else [tidied]), *proposals.states)
     found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
@@ -268,10 +271,22 @@ def environment(job: Run) -> str:
     return "|".join(map(str, (job.setting.config, job.worker.ort_version(), cpu_name())))
 
 
+def _is_compiled(job: Run) -> bool:
+    """Whether the provider makes a few kernels of the whole graph, as OpenVINO and TensorRT do.
+
+    A place by itself then says nothing of its price in the model, and takes seconds to compile: whole models alone are
+    timed.
+    """
+    if job.profile is None or job.options.cost == "roofline" or job.options.objective == "flops":
+        return False
+    kernels = sum(operator.kernels for operator in job.profile.operators)
+    return kernels <= _FEW_KERNELS * len(job.setting.loaded.table.nodes)
+
+
 def _cost_model(job: Run) -> CostModel:
     if job.options.objective == "flops":
         return FlopsCost(job.roofline)
-    if job.options.cost == "roofline" or not job.options.race:
+    if job.options.cost == "roofline" or not job.options.race or _is_compiled(job):
         return RooflineCost(job.roofline)
     deadline = job.deadline(SEARCH_SHARE)
     return MeasuredCost(
