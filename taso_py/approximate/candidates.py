@@ -42,13 +42,15 @@ class Candidate:
     """All nodes that compute with 8 bits or through them, by name."""
     config: WorkerConfig | None = None
     """How it runs, a provider's hint included; None: as the exact model does."""
+    of_original: bool = False
+    """Whether it is an approximation of the original, and the proved rewrites are no part of it."""
 
     def told(self, speedup: float | None = None, failure: str | None = None) -> TriedApproximation:
         """For the record."""
         return TriedApproximation(
             self.kind, self.calibrator, len(self.layers), whole=self.whole, error=self.verdict.error,
             speedup=speedup, failure=failure or self._unbounded(),
-            ep=None if self.config is None else self.config.ep,
+            ep=None if self.config is None else self.config.ep, of_original=self.of_original,
         )  # fmt: skip
 
     def _unbounded(self) -> str | None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from taso_py.options.providers import short_name
 from taso_py.providers.record import ProviderRun
 
-Kind = Literal["int8 static", "int8 dynamic", "bf16 by provider hint"]
+Kind = Literal[
+    "int8 static", "int8 dynamic", "bf16 by provider hint",
+    "int8 static, the rest bf16 by provider hint", "int8 dynamic, the rest bf16 by provider hint",
+]  # fmt: skip
 HINT: Kind = "bf16 by provider hint"
-"""The exact model itself, run with less precision."""
+"""A model without 8-bit layers, run with less precision."""
+_WITH_HINT: Mapping[Kind, Kind] = {
+    "int8 static": "int8 static, the rest bf16 by provider hint",
+    "int8 dynamic": "int8 dynamic, the rest bf16 by provider hint",
+}
 ReasonCode = Literal[
     "unsupported", "nothing to quantise", "quantiser failed", "beyond the budget",
     "beyond the budget on unseen samples", "nothing faster", "not confirmed", "too noisy", "too little time",
@@ -61,7 +69,9 @@ class TriedApproximation:
     """Median of the race over the exact result; null: not timed."""
     failure: str | None = None
     ep: str | None = None
-    """The provider whose hint it is; null: it runs where the exact model does."""
+    """The provider that it runs on, by a hint or not; null: it runs where the exact model does."""
+    of_original: bool = False
+    """Whether it is an approximation of the original, without the proved rewrites."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +99,10 @@ class Approximation:
     kind: Kind | None = None
     calibrator: str | None = None
     provider: ProviderRun | None = None
-    """The provider, with its hint, on which the exact model runs; null: another model stands for it, where it ran."""
+    """The provider, with its hint if there is one, on which the result runs; null: where the exact model ran."""
+    of_original: bool = False
+    """Whether the original was approximated, not what proved rewrites made of it; `speedup` is over the original then.
+    """
     exact_sha256: str | None = None
     """Of the exact model that was approximated, as a file without external data."""
     nodes: int | None = None
@@ -162,12 +175,18 @@ class Approximation:
         return f"{self.kind}: {error}, budget {self.figure(self.budget)}; not proved"
 
     def _what(self) -> str:
-        if self.provider is not None:
-            return f"the whole model ({self.kind}, {short_name(self.provider.ep)})"
+        where = "" if self.provider is None else f", {short_name(self.provider.ep)}"
+        if self.kind == HINT:
+            return f"the whole model ({self.kind}{where})"
         count = len(self.approximated)
         others = max(0, len(self.approximate_nodes) - count)
         more = f" and {others} other {'node' if others == 1 else 'nodes'}" if others else ""
-        return f"{count} {'layer' if count == 1 else 'layers'}{more} ({self.kind})"
+        return f"{count} {'layer' if count == 1 else 'layers'}{more} ({self.kind}{where})"
+
+
+def with_hint(kind: Kind) -> Kind:
+    """What a model with 8-bit layers is where a provider's hint makes the rest less precise as well."""
+    return _WITH_HINT[kind]
 
 
 def figure(error: float, metric: str | None) -> str:

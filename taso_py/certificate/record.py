@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class Trail:
     def graphs(self) -> tuple[Graph, Graph]:
         """The original's graph and the result's, to be compared."""
         return _graphs(self.loaded, self.exported)
+
+    def of_nothing(self) -> Trail:
+        """The way to the original itself."""
+        return replace(self, applied=(), table=None, exported=None)
 
     def _way(self) -> Way:
         made = _Record(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from taso_py.approximate.record import ApproximatedLayer, Approximation
+from taso_py.approximate.record import HINT, ApproximatedLayer, Approximation
 from taso_py.options.providers import short_name
 from taso_py.report.table import TextTable
 from taso_py.result import Result
@@ -34,10 +34,12 @@ def books(result: Result) -> TextTable | None:
 
 def what(told: Approximation) -> str:
     """``30 of 32 layers: int8 static, Percentile``."""
-    if told.provider is not None:
-        return f"the whole model on {short_name(told.provider.ep)}: {told.kind}"
+    where = "" if told.provider is None else f" on {short_name(told.provider.ep)}"
+    of = " of the original" if told.of_original else ""
+    if told.kind == HINT:
+        return f"the whole model{of}{where}: {told.kind}"
     by = "" if told.calibrator is None else f", {told.calibrator}"
-    return f"{len(told.approximated)} of {len(told.layers)} layers: {told.kind}{by}"
+    return f"{len(told.approximated)} of {len(told.layers)} layers{of}{where}: {told.kind}{by}"
 
 
 def layer_table(told: Approximation, most: int = _MOST_LAYERS) -> TextTable:

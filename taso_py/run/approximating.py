@@ -12,25 +12,27 @@ from typing import Any
 import onnx
 
 from taso_py.approximate.candidates import Candidate
+from taso_py.approximate.elsewhere import Elsewhere
 from taso_py.approximate.judge import Verdict
 from taso_py.approximate.measure import warrant
 from taso_py.approximate.model import ApproximateModel
-from taso_py.approximate.record import Approximation, ApproximationReason, ReasonCode
+from taso_py.approximate.record import HINT, Approximation, ApproximationReason, ReasonCode
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.backend.timing import Confirmation
 from taso_py.certificate.approximate import ApproximateTrail
+from taso_py.certificate.record import Trail
 from taso_py.check.inputs import make_feeds, override_shapes, with_arrays
 from taso_py.check.shapes import resolve_shapes
 from taso_py.errors import TooLateError, WorkerTimeoutError
 from taso_py.files import load_arrays
-from taso_py.onnx_io.artifact import Artifact
+from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto
 from taso_py.options import Options
 from taso_py.options.providers import bf16_options, exact_options
 from taso_py.progress import Progress
 from taso_py.providers.choosing import run_of, worker_config
 from taso_py.providers.contenders import contenders
 from taso_py.providers.race import UNTIMED
-from taso_py.result import Result
+from taso_py.result import Reason, Result
 from taso_py.run import pipeline, provenance
 from taso_py.run.approximation import Stage
 from taso_py.run.budget import Data, data_of, notes_of, require_usable
@@ -134,11 +136,14 @@ def _approximated(source: Path | onnx.ModelProto, original: ModelRef, exact: Res
             stage = Stage(
                 original=original, exact=exact.artifact.proto(), options=options, data=data,
                 feeds=_feeds(options, data), config=_config(exact, options), folder=folder, clock=means.clock,
-                progress=means.progress, hinted=_hinted(exact, options, means.given),
+                progress=means.progress, places=_places(exact, options, means.given), differs=exact.changed,
             )  # fmt: skip
             made = stage.run()
             means.stop.keep()
-            return _applied(source, exact, _told(told, stage, made), made[0], means)
+            if made[0].of_original:
+                exact = _original(source, exact)
+                told = _nothing(exact, options, data)
+            return _applied(source, exact, _told(told, stage, exact, made), made[0], means)
     except Interrupted:
         told = _dropped(told, "interrupted", "interrupted before an approximation was confirmed")
     except Exception as error:  # noqa: BLE001 - whatever fails here, the exact result is there and must not be lost
@@ -167,8 +172,8 @@ def _dropped(told: Approximation, code: ReasonCode, words: str) -> Approximation
     return replace(told, reason=ApproximationReason(code, words))
 
 
-def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
-    """The record of an approximation that is confirmed and tested."""
+def _told(told: Approximation, stage: Stage, exact: Result, made: Made) -> Approximation:
+    """The record of an approximation of ``exact`` that is confirmed and tested."""
     winner, verdict, confirmed = made
     layers = tuple(replace(one, approximated=one.name in winner.layers) for one in stage.layers)
     alone = {one.name: one.error_alone for one in layers if one.approximated and one.error_alone is not None}
@@ -178,7 +183,8 @@ def _told(told: Approximation, stage: Stage, made: Made) -> Approximation:
         kind=winner.kind,
         calibrator=winner.calibrator,
         provider=None if winner.config is None else run_of(winner.config),
-        exact_sha256=hashlib.sha256(stage.exact.SerializeToString(deterministic=True)).hexdigest(),
+        of_original=winner.of_original,
+        exact_sha256=hashlib.sha256(exact.artifact.proto().SerializeToString(deterministic=True)).hexdigest(),
         speedup=confirmed.speedup,
         speedup_low=confirmed.low,
         speedup_high=confirmed.high,
@@ -200,7 +206,7 @@ def _applied(
     source: Path | onnx.ModelProto, exact: Result, told: Approximation, winner: Candidate, means: _Means
 ) -> Result:
     """The approximate model in place of the exact one; where that is the original, proved rewrites gained nothing."""
-    if winner.config is not None:  # the exact model stays the file: what approximates is how its session is made
+    if winner.kind == HINT:  # the exact model stays the file: what approximates is how its session is made
         told = replace(told, nodes=exact.nodes_after)
         return _in_place(exact, told, exact.artifact, exact.nodes_after)
     assert isinstance(winner.reference.model, Path)
@@ -210,6 +216,24 @@ def _applied(
         _state(model, provenance.approximate(model, source, told))
     artifact = ApproximateModel(model.SerializeToString(deterministic=True))
     return _in_place(exact, told, artifact, len(model.graph.node))
+
+
+def _original(source: Path | onnx.ModelProto, exact: Result) -> Result:
+    """The result that the original would have been: what approximates it is faster than what approximates ``exact``."""
+    assert isinstance(exact.evidence, Trail)
+    stamps = exact.evidence.loaded.stamps
+    placement = exact.placement
+    return replace(
+        exact,
+        artifact=CopiedFile(source, stamps) if isinstance(source, Path) else GivenProto(source),
+        evidence=exact.evidence.of_nothing(),
+        improved=False,
+        reason=Reason("lost the race", "without its proved rewrites the model is faster still at less precision"),
+        rules=(), speedup=None, speedup_low=None, speedup_high=None, predicted_speedup=None, latency_before_ms=None,
+        latency_after_ms=None, rounds_ms=(), max_abs_error=None, max_rel_error=None, tolerance=None, errors=(),
+        nodes_after=exact.nodes_before, flops_after=exact.flops_before, profile_after=None,
+        placement=None if placement is None else replace(placement, rewriting_speedup=1.0),
+    )  # fmt: skip
 
 
 def _in_place(exact: Result, told: Approximation, artifact: Artifact, nodes: int) -> Result:
@@ -253,16 +277,22 @@ def _config(exact: Result, options: Options) -> WorkerConfig:
     )  # fmt: skip
 
 
-def _hinted(exact: Result, options: Options, given: Mapping[str, str]) -> tuple[WorkerConfig, ...]:
-    """The providers at hand that may compute in bfloat16 by a hint, with it; none that the race found to fail."""
+def _places(exact: Result, options: Options, given: Mapping[str, str]) -> tuple[Elsewhere, ...]:
+    """Where else models may run: the other providers at hand, and all that have one with a hint of bfloat16.
+
+    None that the race of providers found to fail.
+    """
     if options.ep_library is not None:  # which options a plugin has is not known
         return ()
+    own = _config(exact, options)
+    configs = [own]
     if options.is_race:
         raced = () if exact.placement is None else exact.placement.providers
         failed = {(one.ep, one.python) for one in raced if one.failure not in (None, UNTIMED)}
         configs = [one.config for one in contenders(options).all]
         configs = [one for one in configs if (one.ep, one.python) not in failed]
-    else:
-        configs = [worker_config(options)]
     hinted = [(one, bf16_options(one.ep, given, one.threads)) for one in configs]
-    return tuple(replace(one, ep_options=tuple(own.items())) for one, own in hinted if own is not None)
+    return (
+        *(Elsewhere(one, hint=False) for one in configs if (one.ep, one.python) != (own.ep, own.python)),
+        *(Elsewhere(replace(one, ep_options=tuple(how.items())), hint=True) for one, how in hinted if how is not None),
+    )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import onnx
 
-from taso_py.approximate import hinted as hints
-from taso_py.approximate.candidates import FAULTS, GUARD, Bench, Candidate
+from taso_py.approximate.candidates import FAULTS, Bench, Candidate
 from taso_py.approximate.choosing import Chooser
+from taso_py.approximate.elsewhere import Elsewhere
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.approximate.layers import LAYERS, gains, layers_of
 from taso_py.approximate.model import overridable
@@ -28,9 +28,9 @@ from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed
 from taso_py.errors import TooLateError
 from taso_py.onnx_io.artifact import INLINE_LIMIT_BYTES
 from taso_py.options import Options
-from taso_py.options.providers import short_name
 from taso_py.options.spelling import spelled
 from taso_py.progress import Progress
+from taso_py.run.alternatives import Alternatives, within
 from taso_py.run.budget import Data
 from taso_py.run.dropped import DroppedError, fault
 from taso_py.run.run import Clock
@@ -41,15 +41,16 @@ _WHOLE, _LAYERS, _LOOKED, _CHOSEN, _RACED, _TESTED = 0.25, 0.35, 0.48, 0.6, 0.7,
 chosen, candidates raced and the winner tested; the confirmation has the rest."""
 _HINTED = 0.3
 """The part of the stage's time that providers with a hint may be judged in; what follows shares the rest."""
-_RACED_HERE = 0.65
-"""By whose end candidates are raced in the exact model's process, where others are raced beside it afterwards."""
+_RACED_HERE, _MOVED, _RACED_ALL, _TESTED_ALL = 0.65, 0.7, 0.78, 0.9
+"""By whose end, where there are other places, candidates are raced in the exact model's process, the fastest are judged
+elsewhere, raced beside it, and tested.
+"""
 _LEAST_S = 8.0
 """Below this nothing is begun."""
 _CONFIRM_ROUNDS, _BLOCK_S, _PROFILE_S = 15, 0.25, 0.5
 _PATIENCE_S = 2.0
-_HINT_ROUNDS, _LEAST_RACE_S = 6, 2.0
 _NO_LAYER = "no Conv, MatMul or Gemm of the model has constant float32 weights"
-_MOST_TESTED = 2
+_MOST_TESTED = 3
 """Models that are tested on the unseen samples: each further one warrants less."""
 _MOST_TOLD = 20
 """Sets of layers that were measured and not taken: so many are on record."""
@@ -69,13 +70,21 @@ class Stage:
     folder: Path
     clock: Clock
     progress: Progress
-    hinted: Sequence[WorkerConfig] = ()
-    """Providers that may run the exact model with less precision, by a hint."""
+    places: Sequence[Elsewhere] = ()
+    """Where else candidates may run."""
+    differs: bool = False
+    """Whether the exact model is another one than the original."""
     begin: float = field(default_factory=time.monotonic)
     told: list[TriedApproximation] = field(default_factory=list)
     layers: tuple[ApproximatedLayer, ...] = ()
+    speeds: list[tuple[float, Candidate]] = field(default_factory=list)
+    """Of the candidates that were raced where the exact model runs."""
     tested: int = 0
     """Models that were tested on the unseen samples."""
+
+    @property
+    def _tested_until(self) -> float:
+        return self.at(_TESTED_ALL if self.places else _TESTED)
 
     def at(self, share: float) -> float:
         """The moment when this share of the stage's time is used up, as time.monotonic() has it."""
@@ -94,12 +103,19 @@ class Stage:
             worker.keeping_to(last), oracle.keeping_to(last),
         ):  # fmt: skip
             judge = Judge(self.original, self.data.samples, worker, oracle, self.data.metric)
-            candidates = self._candidates(judge, exact, path)
-            oracle.stop()  # nothing may run beside what is timed
-            return self._first_that_holds(judge, exact, self._raced(worker, exact, candidates))
+            others = self._alternatives(exact)
+            candidates = self._candidates(judge, others, path)
+            return self._first_that_holds(judge, others, self._raced(judge, others, candidates))
+
+    def _alternatives(self, exact: ModelRef) -> Alternatives:
+        return Alternatives(
+            original=self.original, exact=exact, differs=self.differs, config=self.config, places=self.places,
+            selection=self.data.parts.selection, feeds=self.feeds, budget=self.budget,
+            least=1 + self.options.min_gain, told=self.told,
+        )  # fmt: skip
 
     def _first_that_holds(
-        self, judge: Judge, exact: ModelRef, order: Sequence[Candidate]
+        self, judge: Judge, others: Alternatives, order: Sequence[Candidate]
     ) -> tuple[Candidate, Verdict, Confirmation]:
         """The first of these that keeps the budget on unseen samples, confirmed; why the first one does not, if none.
 
@@ -107,13 +123,13 @@ class Stage:
         """
         first: DroppedError | None = None
         for one in order[:_MOST_TESTED]:
-            if first is not None and time.monotonic() >= self.at(_TESTED):
+            if first is not None and time.monotonic() >= self._tested_until:
                 break
             try:
                 verdict = self._tested(judge, one)
                 judge.oracle.stop()
                 judge.worker.stop()
-                return one, verdict, self._confirmed(exact, one)
+                return one, verdict, self._confirmed(others, one)
             except DroppedError as error:
                 first = first or error
                 self._drop(one, str(error))
@@ -146,36 +162,21 @@ class Stage:
         if weight_bytes(self.exact) > INLINE_LIMIT_BYTES or self.exact.ByteSize() > INLINE_LIMIT_BYTES:
             raise DroppedError("unsupported", "the model is too large for ONNX Runtime's quantiser, which takes 2 GB")
 
-    def _candidates(self, judge: Judge, exact: ModelRef, path: Path) -> list[Candidate]:
+    def _candidates(self, judge: Judge, others: Alternatives, path: Path) -> list[Candidate]:
         """Everything that keeps the budget on the samples of the selection."""
-        found = self._by_hint(judge, exact)
+        found = others.by_hint(judge, self.at(_HINTED), self._phase)
+        if any(place.hint for place in self.places):
+            self.begin = time.monotonic()
         try:
-            found += self._quantised(judge, exact, path)
+            found += self._quantised(judge, others.exact, path)
         except (DroppedError, TooLateError, *FAULTS) as error:
             if not found:
                 raise self._with_hints(error) from None
-        keeping = [one for one in found if one.verdict.error <= GUARD * self.budget]
-        keeping = keeping or [one for one in found if one.verdict.error <= self.budget]  # the test decides
+        keeping = within(found, self.budget)
         self.told += [one.told() for one in found if one not in keeping]
         if not keeping:
             raise DroppedError("beyond the budget", self._beyond(found))
         return _distinct(keeping)
-
-    def _by_hint(self, judge: Judge, exact: ModelRef) -> list[Candidate]:
-        """The exact model on each provider that a hint makes less precise."""
-        found: list[Candidate] = []
-        for config in self.hinted:
-            self._phase(f"approximate: bfloat16 on {short_name(config.ep)}")
-            one = hints.hinted(
-                config, exact, judge, self.data.parts.selection, beyond=self.budget, until=self.at(_HINTED)
-            )  # fmt: skip
-            if isinstance(one, Candidate):
-                found.append(one)
-            else:
-                self.told.append(one)
-        if self.hinted:
-            self.begin = time.monotonic()
-        return found
 
     def _with_hints(self, error: Exception) -> Exception:
         """The reason why nothing is made 8-bit, and why no provider's hint is followed either."""
@@ -264,24 +265,16 @@ class Stage:
         except FAULTS:
             return ()
 
-    def _raced(self, worker: Worker, exact: ModelRef, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those that are faster than the exact model, the fastest first."""
+    def _raced(self, judge: Judge, others: Alternatives, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those that are faster than the exact model, the fastest first; nothing is timed beside the oracle at work."""
         self._phase("approximate: race")
+        judge.oracle.stop()
         here = [one for one in candidates if one.config is None]
         beside = [one for one in candidates if one.config is not None]
-        share = _RACED_HERE if beside else _RACED
-        races = (
-            (here, partial(self._raced_here, worker, exact, here, share)),
-            (beside, partial(self._raced_beside, exact, beside)),
-        )
-        faster, failed = list[tuple[float, Candidate]](), list[Exception]()
-        for some, timed in races:
-            try:
-                faster += timed() if some else []
-            except FAULTS as error:  # what the other race finds is no worse for it
-                failed.append(error)
-                self.told += [one.told(failure=str(error)) for one in some]
-            worker.stop()
+        failed = list[Exception]()
+        faster = self._timed(here, partial(self._raced_here, judge.worker, others.exact, here), failed)
+        beside += self._moved(judge, others, here)
+        faster += self._timed(beside, partial(others.raced, beside, self.at(_RACED_ALL)), failed)
         if faster:
             return [one for _, one in sorted(faster, key=lambda item: -item[0])]
         if failed:
@@ -292,10 +285,36 @@ class Stage:
         words = f"the best of {len(speeds)} that keep the budget runs at {max(speeds):.3f} times"
         raise DroppedError("nothing faster", f"{words} the exact model's speed")
 
+    def _timed(
+        self, some: Sequence[Candidate], race: Callable[[], list[tuple[float, Candidate]]], failed: list[Exception]
+    ) -> list[tuple[float, Candidate]]:
+        """What a race of these finds; what other races find is no worse for one that fails."""
+        if not some:
+            return []
+        try:
+            return race()
+        except FAULTS as error:
+            failed.append(error)
+            self.told += [one.told(failure=str(error)) for one in some]
+            return []
+
+    def _moved(self, judge: Judge, others: Alternatives, here: Sequence[Candidate]) -> list[Candidate]:
+        """The fastest 8-bit models in other places, where they keep the budget."""
+        judge.worker.stop()
+        if self.places and here:
+            self._phase("approximate: 8-bit models on other providers")
+        speeds = {one: speed for speed, one in self.speeds}
+        fastest = sorted(here, key=lambda one: -speeds.get(one, 0.0))
+        try:
+            return others.moved(judge, fastest, self.at(_MOVED))
+        finally:
+            judge.oracle.stop()
+
     def _raced_here(
-        self, worker: Worker, exact: ModelRef, candidates: Sequence[Candidate], share: float
+        self, worker: Worker, exact: ModelRef, candidates: Sequence[Candidate]
     ) -> list[tuple[float, Candidate]]:
         """Models in the exact model's process; the winner, and those that are as much faster, with their speed-ups."""
+        share = _RACED_HERE if self.places else _RACED
         with worker.keeping_to(self.at(share) + _PATIENCE_S):
             found: RaceResult = race(
                 worker, [exact, *(one.reference for one in candidates)], self.feeds, deadline=self.at(share),
@@ -303,6 +322,7 @@ class Stage:
             )  # fmt: skip
         timed = found.standings[1:]
         self.told += [one.told(s.speedup, s.failure) for one, s in zip(candidates, timed, strict=True)]
+        self.speeds = [(s.speedup or 0.0, one) for one, s in zip(candidates, timed, strict=True)]
         if not found.winner:
             return []
         best = timed[found.winner - 1].speedup or 1.0
@@ -313,18 +333,6 @@ class Stage:
                 faster.append((speed, one))
         return faster
 
-    def _raced_beside(self, exact: ModelRef, candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
-        """The exact model on providers with a hint, each in a process of its own; those that are faster."""
-        configs = [one.config for one in candidates if one.config is not None]
-        deadline = max(self.at(_RACED), time.monotonic() + _LEAST_RACE_S)
-        timed = hints.raced(self.config, configs, exact, self.feeds, rounds=_HINT_ROUNDS, deadline=deadline)
-        self.told += [one.told(t.speedup, t.failure) for one, t in zip(candidates, timed, strict=True)]
-        return [
-            (found.speedup, one)
-            for one, found in zip(candidates, timed, strict=True)
-            if found.speedup is not None and found.speedup >= 1 + self.options.min_gain
-        ]
-
     def _tested(self, judge: Judge, winner: Candidate) -> Verdict:
         """The error on samples that were used for nothing else, as the winner is deployed."""
         self._phase("approximate: test", len(self.data.parts.test))
@@ -332,7 +340,7 @@ class Stage:
         if winner.config is None:
             found = self._on_unseen(judge, winner)
         else:
-            with Worker(winner.config) as worker, worker.keeping_to(self.at(_TESTED) + _PATIENCE_S):
+            with Worker(winner.config) as worker, worker.keeping_to(self._tested_until + _PATIENCE_S):
                 found = self._on_unseen(judge.on(worker), winner)
         if found.error > self.budget:
             words = f"the error is {self._figure(found.error)} on {found.samples} unseen samples"
@@ -342,22 +350,19 @@ class Stage:
 
     def _on_unseen(self, judge: Judge, winner: Candidate) -> Verdict:
         return judge.verdict(
-            winner.reference, self.data.parts.test, beyond=self.budget, until=self.at(_TESTED), least=LEAST_TESTED
+            winner.reference, self.data.parts.test, beyond=self.budget, until=self._tested_until, least=LEAST_TESTED
         )
 
-    def _confirmed(self, exact: ModelRef, winner: Candidate) -> Confirmation:
+    def _confirmed(self, others: Alternatives, winner: Candidate) -> Confirmation:
         self._phase("approximate: confirm")
         deadline = max(self.at(1.0), time.monotonic() + 1.0)
         if winner.config is None:
             found = confirm(
-                self.config, exact, winner.reference, self.feeds, deadline=deadline,
+                self.config, others.exact, winner.reference, self.feeds, deadline=deadline,
                 rounds=_CONFIRM_ROUNDS, block_s=_BLOCK_S, seed=self.options.seed,
             )  # fmt: skip
         else:
-            found = hints.confirmed(
-                self.config, winner.config, exact, self.feeds, deadline=deadline,
-                rounds=_CONFIRM_ROUNDS, seed=self.options.seed,
-            )  # fmt: skip
+            found = others.confirmed(winner, deadline, _CONFIRM_ROUNDS, self.options.seed)
         if isinstance(found, Confirmation) and found.improves(self.options.min_gain):
             return found
         if isinstance(found, Unconfirmed) or found.rounds < MIN_CONFIRM_ROUNDS:
@@ -373,7 +378,7 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Of candidates that differ in their calibrator alone, and so in no instruction, the one with the least error."""
     best: dict[tuple[object, ...], Candidate] = {}
     for one in candidates:
-        key = (one.kind, one.whole, one.layers, one.config)
+        key = (one.kind, one.whole, one.layers, one.config, one.of_original)
         if key not in best or one.verdict.error < best[key].verdict.error:
             best[key] = one
     return list(best.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import onnx
 import pytest
 
 import taso_py
-from taso_py.approximate import hinted as hints
+from taso_py.approximate import elsewhere as hints
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.backend.protocol import CPU
 from taso_py.cli import main
@@ -24,9 +25,11 @@ from taso_py.report.terminal import result_text
 from taso_py.result import Result
 from taso_py.run import approximation
 from taso_py.run.approximation import Stage
+from tests.conftest import tiny_network
 from tests.helpers.approximating import COUNT, made_place, optimized, reason
 from tests.helpers.interpreters import OPENVINO, stub_provider
 from tests.helpers.precision import elementwise, samples, saved
+from tests.helpers.schemas import require_valid
 
 HINTED = '"bf16" in str(self.given.get(STUB))'
 ROUNDS = f"return [one * np.float32(1 + 2.0**-9) for one in outputs] if {HINTED} else outputs"
@@ -238,19 +241,19 @@ def test_what_is_slower_is_dropped(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_runner_up_is_tested_where_the_fastest_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Stage._on_unseen
+    real, kinds = Stage._on_unseen, list[str]()
 
     def on_unseen(self: Stage, judge: Judge, winner: Any) -> Verdict:
         found = real(self, judge, winner)
-        return Verdict(0.9, "y", 0, found.samples) if winner.config is not None else found
+        kinds.append(winner.kind)
+        return Verdict(0.9, "y", 0, found.samples) if len(kinds) == 1 else found
 
     monkeypatch.setattr(Stage, "_on_unseen", on_unseen)
     result = hinted(place, model="m.onnx", calibration="d.npz")
     told = result.approximation
     assert told is not None
     assert told.applied
-    assert told.kind in ("int8 static", "int8 dynamic")
-    assert told.provider is None
+    assert kinds == ["bf16 by provider hint", told.kind]
     assert told_failure(result).startswith("the error is 90 % on 30 unseen samples")
     assert told.warrant is not None
     assert "on which 1 faster failed before: with 95 % confidence 88.4 %" in told.warrant
@@ -287,3 +290,64 @@ def test_of_two_races_one_that_fails_costs_its_own_candidates(
     assert result.approximation is not None
     assert result.approximation.kind in kinds
     assert any("its library is gone" in (one.failure or "") for one in result.approximation.tried)
+
+
+# ---- what else may run there -----------------------------------------------------------------------------------------
+
+
+def by_model(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Entrant, bool, bool], float]) -> None:
+    """A block takes what ``seconds`` says of an entrant, whether it has a hint, and whether it is the exact model."""
+
+    def timed(self: ProviderRace, one: Entrant, alive: object, block_s: float) -> tuple[float | None, float]:
+        return seconds(one, "bf16" in str(one.config.ep_options), one.model.name == "exact"), 0.0
+
+    monkeypatch.setattr(ProviderRace, "_timed", timed)
+
+
+def test_the_original_is_approximated_where_its_rewrite_is_slower_at_less_precision(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def seconds(one: Entrant, hinted: bool, exact: bool) -> float:
+        return 0.5 if hinted and not exact and not one.model.name.startswith("int8") else 3.0
+
+    by_model(monkeypatch, seconds)
+    onnx.save(tiny_network(), place / "t.onnx")
+    saved(place / "t.npz", x=samples(COUNT, 3, 8, 8))
+    result = hinted(place, model="t.onnx", calibration="t.npz").save("out.onnx")
+    told = result.approximation
+    assert told is not None
+    assert (told.kind, told.of_original, told.exact_speedup, told.speedup) == ("bf16 by provider hint", True, 1.0, 6.0)
+    assert (result.rules, result.speedup, result.nodes_after) == ((), 1.0, result.nodes_before)
+    assert Path("out.onnx").read_bytes() == Path("t.onnx").read_bytes()
+    assert "bf16" in read_record(session_file(Path("out.onnx"))).options["load_config"]
+    require_valid(result.to_dict())
+    assert "the whole model of the original on openvino" in result_text(result)
+    result.save_certificate("c.json")
+    assert main(["certify", "t.onnx", "out.onnx", "c.json"]) == 9
+    assert "exact part certified (the original unchanged)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("hint", [False, True])
+def test_8_bit_models_run_on_other_providers_too(hint: bool, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(one: Entrant, hinted: bool, exact: bool) -> float:
+        elsewhere = one.config.ep == OPENVINO
+        return 0.5 if elsewhere and hinted is hint and one.model.name.startswith("int8 static") else 3.0
+
+    by_model(monkeypatch, seconds)
+    ep = "cpu,openvino"
+    result = hinted(place, model="m.onnx", calibration="d.npz", ep=ep).save("out.onnx")
+    told = result.approximation
+    assert told is not None
+    kind = "int8 static, the rest bf16 by provider hint" if hint else "int8 static"
+    assert (told.kind, told.of_original, told.speedup) == (kind, False, 6.0)
+    assert told.provider is not None
+    assert told.provider.ep == OPENVINO
+    assert told.approximated
+    record = read_record(session_file(Path("out.onnx")))
+    assert record.ep == OPENVINO
+    assert ("bf16" in record.options["load_config"]) is hint
+    assert record.approximation is not None
+    assert record.approximation.startswith(kind)
+    require_valid(result.to_dict())
+    assert f"{kind}, openvino" in told.sentence()
+    assert any(node.op_type == "DequantizeLinear" for node in onnx.load("out.onnx").graph.node)

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from taso_py.approximate.candidates import Candidate
-from taso_py.approximate.hinted import hinted
+from taso_py.approximate.elsewhere import hinted
 from taso_py.approximate.judge import Judge
 from taso_py.approximate.record import TriedApproximation
 from taso_py.approximate.samples import Samples
@@ -42,7 +42,8 @@ def judged(config: WorkerConfig, model: onnx.ModelProto, given: Samples) -> Cand
     exact = ModelRef.of(model.SerializeToString())
     with Worker(WorkerConfig()) as worker, Worker(WorkerConfig()) as oracle:
         judge = Judge(exact, given, worker, oracle)
-        return hinted(config, exact, judge, range(given.count), beyond=math.inf, until=math.inf)
+        (found,) = hinted(config, [exact], judge, range(given.count), beyond=math.inf, until=math.inf)
+        return found
 
 
 def is_followed(found: Candidate | TriedApproximation) -> bool:
