@@ -1,12 +1,25 @@
-"""Random inputs for a model whose shapes are all known."""
+"""Random inputs for a model: those that it is timed on, and those of a model whose shapes are all known."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
+from taso_py.backend.protocol import Feeds, ModelRef
+from taso_py.check.facts import read_facts
+from taso_py.check.inputs import make_feeds
+from taso_py.check.shapes import resolve_shapes
+
 from .networks.graph import Array
+
+
+def feeds_for(model: Path) -> Feeds:
+    """Normal inputs at the shapes that the optimiser assumes by default."""
+    facts = read_facts(ModelRef.of(model))
+    return make_feeds(facts.inputs, resolve_shapes(facts.inputs, {}))
 
 
 def random_feeds(model: onnx.ModelProto, seed: int = 1) -> dict[str, Array]:

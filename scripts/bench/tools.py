@@ -85,6 +85,76 @@ def run_ort_transformers(model_file: Path, output: Path) -> ToolRun:
     return run_tool("ort-transformers", [*command, *files], model_file, output)
 
 
+_SAMPLES = """
+import sys, numpy
+model, output, data = sys.argv[1:]
+with numpy.load(data) as found:
+    arrays = {name: found[name] for name in found.files}
+count = len(next(iter(arrays.values())))
+samples = [{name: array[k] for name, array in arrays.items()} for k in range(count)]
+"""
+
+# The preparation that ONNX Runtime's documentation asks for fails on some models, which go without it.
+_PREPARED = """
+import tempfile
+from onnxruntime.quantization.shape_inference import quant_pre_process
+folder = tempfile.TemporaryDirectory()
+prepared = folder.name + "/prepared.onnx"
+try:
+    quant_pre_process(model, prepared, skip_symbolic_shape=True)
+except Exception:
+    prepared = model
+"""
+
+_ORT_STATIC = """
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, quantize_static
+class Reader(CalibrationDataReader):
+    rest = iter(samples)
+    def get_next(self):
+        return next(self.rest, None)
+form, ranges = QuantFormat.QDQ, CalibrationMethod.MinMax
+quantize_static(prepared, output, Reader(), quant_format=form, per_channel=True, calibrate_method=ranges)
+"""
+
+# No CPU kernel takes the integer convolutions of its defaults, so a user leaves those as they are.
+_ORT_DYNAMIC = """
+import onnxruntime
+from onnxruntime.quantization import quantize_dynamic
+from onnxruntime.quantization.registry import IntegerOpsRegistry
+quantize_dynamic(prepared, output, per_channel=True)
+try:
+    onnxruntime.InferenceSession(output, providers=["CPUExecutionProvider"])
+except Exception:
+    rest = [kind for kind in IntegerOpsRegistry if kind != "Conv"]
+    quantize_dynamic(prepared, output, per_channel=True, op_types_to_quantize=rest)
+"""
+
+_NNCF = """
+import nncf, onnx
+onnx.save(nncf.quantize(onnx.load(model), nncf.Dataset(samples), subset_size=count), output)
+"""
+
+
+def run_ort_static(model_file: Path, output: Path, samples: Path) -> ToolRun:
+    """ONNX Runtime's quantize_static, per channel, with ranges by MinMax from all samples of a .npz file."""
+    script = _SAMPLES + _PREPARED + _ORT_STATIC
+    command = [sys.executable, "-c", script, str(model_file), str(output), str(samples)]
+    return run_tool("ort-static", command, model_file, output)
+
+
+def run_ort_dynamic(model_file: Path, output: Path, samples: Path) -> ToolRun:
+    """ONNX Runtime's quantize_dynamic, per channel; the samples say nothing to it."""
+    script = _SAMPLES + _PREPARED + _ORT_DYNAMIC
+    command = [sys.executable, "-c", script, str(model_file), str(output), str(samples)]
+    return run_tool("ort-dynamic", command, model_file, output)
+
+
+def run_nncf(model_file: Path, output: Path, samples: Path, *, python: Path) -> ToolRun:
+    """``nncf.quantize`` with its defaults, in an environment of its own with nncf, onnx and onnxruntime."""
+    command = [str(python), "-c", _SAMPLES + _NNCF, str(model_file), str(output), str(samples)]
+    return run_tool("nncf", command, model_file, output)
+
+
 def run_tool(tool: str, command: Sequence[str], model_file: Path, output: Path) -> ToolRun:
     """Run ``command``, which is to write ``output``, and look at what it left."""
     output.unlink(missing_ok=True)  # a file of an earlier run must not pass for this run's
@@ -97,6 +167,8 @@ def run_tool(tool: str, command: Sequence[str], model_file: Path, output: Path) 
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return ToolRun(tool, None, time.monotonic() - start, failure=f"stopped after {TOOL_TIMEOUT_S:.0f} s")
+    except OSError as error:  # the interpreter that is to run it is not there
+        return ToolRun(tool, None, time.monotonic() - start, failure=str(error))
     seconds = time.monotonic() - start
     if done.returncode or not output.is_file():
         return ToolRun(tool, None, seconds, failure=f"exit {done.returncode}: {_last_line(done)}")
