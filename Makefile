@@ -10,7 +10,7 @@ OPENVINO := $(VENV)/openvino/.superopt-eps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-eps versions check rules verify audit bench zoo conformance robustness
+.PHONY: help setup demo test test-all test-eps versions check rules verify audit bench bench-eps zoo conformance robustness
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ zoo: $(BENCH)  ## export every benchmark network to zoo_models/ (random weights,
 
 bench: $(BENCH)  ## optimise the zoo and time it against onnxsim and onnxslim; results in bench_output/
 	$(BIN)/python -m scripts.bench.bench
+
+bench-eps: $(BENCH) $(OPENVINO)  ## race our results and OpenVINO on the zoo (ARGS='--budget 1e-2 --out ...': within an error budget, too)
+	$(BIN)/python -m scripts.bench.bench --ep auto --ep-python $(VENV)/openvino/bin/python --out bench_eps_output $(ARGS)
 
 conformance: $(STAMP)  ## run the ONNX backend test-suite through the optimiser; results in conformance_output/
 	$(BIN)/python -m scripts.audit.conformance

@@ -4,9 +4,15 @@
     python -m scripts.bench.bench nasrnn mobileone_s0
     python -m scripts.bench.bench some/model.onnx --time-budget 300
     python -m scripts.bench.bench --tools generated      beside the library, the generated rules alone
+    python -m scripts.bench.bench --ep auto --ep-python .venv/openvino/bin/python --out bench_eps_output
+    python -m scripts.bench.bench --ep auto --ep-python ... --budget 1e-2 --nncf-python ... --out bench_budget_output
 
 Every model is timed in one new process by paired blocks: original, ours, the other tools' and, where there is
 one, the hand-written reference graph. Exits with 1 when "never slower" failed for some model.
+
+With --ep or --budget it is a contest of other kinds: the original and our results on each provider, and with a budget
+what ONNX Runtime's and NNCF's quantisers make, each in a process of its own, all timed in the same rounds. What is in
+--out already is kept, so that a run may be continued. Exits with 1 where ours is below the best of the others.
 """
 
 from __future__ import annotations
@@ -15,13 +21,18 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import click
+from rich.table import Table
 
-from scripts.bench import report, zoo
+from scripts.bench import contest_report, report, zoo
+from scripts.bench.contest import run as run_contest
+from scripts.bench.contestants import Contest
+from scripts.bench.feeds import feeds_for
 from scripts.bench.report import Column, Row
 from scripts.bench.tools import (
     ToolRun,
@@ -34,12 +45,9 @@ from scripts.bench.tools import (
     run_ours,
 )
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
+from taso_py.backend.protocol import Feeds, WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, require_runtime
 from taso_py.backend.statistics import Interval, bootstrap_interval
-from taso_py.check.facts import read_facts
-from taso_py.check.inputs import make_feeds
-from taso_py.check.shapes import resolve_shapes
 from taso_py.errors import ModelError, SuperoptError, WorkerError
 
 # Sessions are made anew this often: where a session lies in memory can favour it by a percent while it lives.
@@ -99,12 +107,6 @@ def time_together(
             for handle in handles.values():
                 worker.close(handle)
     return rounds, failures
-
-
-def feeds_for(model: Path) -> Feeds:
-    """Normal inputs at the shapes that the optimiser assumes by default."""
-    facts = read_facts(ModelRef.of(model))
-    return make_feeds(facts.inputs, resolve_shapes(facts.inputs, {}))
 
 
 def speedup(rounds: Sequence[Sequence[float]], before: int, after: int) -> Interval:
@@ -189,6 +191,7 @@ def require_known(names: Sequence[str]) -> None:
 
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 
 # click rewraps help paragraphs unless they begin with a backspace character.
@@ -197,7 +200,9 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--out", type=DIRECTORY, default=Path("bench_output"), show_default=True)
 @click.option("--zoo", "zoo_dir", type=DIRECTORY, default=zoo.DEFAULT_OUT, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=20), default=21, show_default=True)
-@click.option("--block", type=float, default=0.25, show_default=True, help="Seconds of runs per block.")
+@click.option(
+    "--block", type=float, default=0.25, show_default=True, help="Seconds of runs per block; not of a contest."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Default: the CPUs this process may use.")
 @click.option("--time-budget", type=float, default=120.0, show_default=True, help="Of each optimisation.")
 @click.option(
@@ -206,39 +211,71 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
     show_default=True,
     multiple=True,
     type=click.Choice(list(TOOLS)),
-    help="What is run beside the library (repeatable).",
+    help="What is run beside the library (repeatable); not in a contest.",
 )
 @click.option("--extra", default="", help="More options for `superopt optimize`, in one quoted string.")
+@click.option("--ep", default="cpu", show_default=True, help="As superopt's: anything else than cpu is a contest.")
+@click.option("--ep-python", type=FILE, multiple=True, help="Python of an environment with OpenVINO (repeatable).")
+@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Relative error allowed, as in 1e-2.")
+@click.option("--nncf-python", type=FILE, help="Python of an environment with nncf, onnx and onnxruntime.")
+@click.option("--samples", type=DIRECTORY, help="Folder with NAME.npz of models that have samples; others are drawn.")
 def main(
-    *, names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float,
-    threads: int | None, time_budget: float, tools: tuple[str, ...], extra: str,
+    *, names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float, threads: int | None,
+    time_budget: float, tools: tuple[str, ...], extra: str, ep: str, ep_python: tuple[Path, ...],
+    budget: float | None, nncf_python: Path | None, samples: Path | None,
 ) -> None:  # fmt: skip
     require_known(names)
     options = ("--time-budget", f"{time_budget:g}", *shlex.split(extra))
-    settings = Settings(
-        out=out,
-        zoo=zoo_dir,
-        rounds=rounds,
-        threads=threads or available_threads(),
-        block_s=block,
-        options=options,
-        tools=tools,
-    )
-    out.mkdir(parents=True, exist_ok=True)
+    threads = threads or available_threads()
+    wanted = names or tuple(zoo.ZOO)
+    if ep == "cpu" and budget is None:
+        if ep_python or nncf_python or samples:
+            raise click.UsageError("--ep-python is for --ep auto, --nncf-python and --samples are for --budget")
+        settings = Settings(
+            out=out, zoo=zoo_dir, rounds=rounds, threads=threads, block_s=block, options=options, tools=tools
+        )
+        _bench(wanted, settings)
+        return
+    _contest(
+        {Path(name).stem: partial(locate, name, zoo_dir) for name in wanted},
+        Contest(
+            out=out, rounds=rounds, threads=threads, options=options, ep=ep, ep_python=ep_python,
+            nncf_python=nncf_python, budget=budget, samples=samples,
+        ),
+    )  # fmt: skip
+
+
+def _bench(names: Sequence[str], settings: Settings) -> None:
+    settings.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     try:
-        for name in names or zoo.ZOO:
-            rows.append(bench_model(locate(name, zoo_dir), settings))
-            report.write(rows, settings.environment, out)  # an interrupted bench keeps what it has
+        for name in names:
+            rows.append(bench_model(locate(name, settings.zoo), settings))
+            report.write(rows, settings.environment, settings.out)  # an interrupted bench keeps what it has
     except SuperoptError as error:
         raise click.ClickException(str(error)) from error
-    _present(rows, out)
+    _present(rows, settings.out)
+
+
+def _contest(models: Mapping[str, Callable[[], Path]], contest: Contest) -> None:
+    rows = run_contest(models, contest, partial(click.echo, err=True))
+    _print(contest_report.terminal_table(rows))
+    for line in (*contest_report.failures(rows), contest_report.means_text(rows), *contest_report.clauses(rows)):
+        click.echo(line)
+    below = [row.model for row in rows if row.below or row.failure is not None]
+    click.echo(f"{contest.out / 'contest.md'}: {len(rows)} models, {len(below)} below the best rival or failed")
+    if below:
+        sys.exit(1)
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _present(rows: Sequence[Row], out: Path) -> None:
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 200).print(report.terminal_table(rows))
+    _print(report.terminal_table(rows))
     for line in (line for row in rows for line in row.missed):
         click.echo(f"goal missed: {line}")
     click.echo(report.means_text(rows))
