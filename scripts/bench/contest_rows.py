@@ -151,10 +151,22 @@ def load(out: Path, environment: Mapping[str, Any]) -> dict[str, ModelRow]:
     file = out / _FILE
     if not file.is_file():
         return {}
-    told = json.loads(file.read_text(encoding="utf-8"))
-    if told.get("schema") != SCHEMA or told.get("environment") != json.loads(json.dumps(dict(environment))):
+    told = _document(file)
+    if told.get("environment") != json.loads(json.dumps(dict(environment))):
         raise click.UsageError(f"{file} is of another environment or other settings: give another --out, or remove it")
     return {one["model"]: _row(one) for one in told["models"]}
+
+
+def rows_of(file: Path) -> dict[str, ModelRow]:
+    """Model -> row, of a ``contest.json``; click.UsageError for another file."""
+    return {one["model"]: _row(one) for one in _document(file)["models"]}
+
+
+def _document(file: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if told.get("schema") != SCHEMA:
+        raise click.UsageError(f"{file} is no {SCHEMA}: give another, or remove it")
+    return told
 
 
 def _row(told: Mapping[str, Any]) -> ModelRow:
