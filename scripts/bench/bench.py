@@ -31,7 +31,7 @@ from rich.table import Table
 
 from scripts.bench import contest_report, report, zoo
 from scripts.bench.contest import run as run_contest
-from scripts.bench.contestants import Contest
+from scripts.bench.contestants import Contest, Who
 from scripts.bench.feeds import feeds_for
 from scripts.bench.report import Column, Row
 from scripts.bench.tools import (
@@ -218,19 +218,22 @@ FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 @click.option("--ep-python", type=FILE, multiple=True, help="Python of an environment with OpenVINO (repeatable).")
 @click.option("--budget", type=click.FloatRange(0, min_open=True), help="Relative error allowed, as in 1e-2.")
 @click.option("--nncf-python", type=FILE, help="Python of an environment with nncf, onnx and onnxruntime.")
+@click.option("--contestant", "only", multiple=True, type=click.Choice(list(Who)), help="Default: all (repeatable).")
 @click.option("--samples", type=DIRECTORY, help="Folder with NAME.npz of models that have samples; others are drawn.")
 def main(
     *, names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float, threads: int | None,
     time_budget: float, tools: tuple[str, ...], extra: str, ep: str, ep_python: tuple[Path, ...],
-    budget: float | None, nncf_python: Path | None, samples: Path | None,
+    budget: float | None, nncf_python: Path | None, only: tuple[str, ...], samples: Path | None,
 ) -> None:  # fmt: skip
     require_known(names)
     options = ("--time-budget", f"{time_budget:g}", *shlex.split(extra))
     threads = threads or available_threads()
     wanted = names or tuple(zoo.ZOO)
     if ep == "cpu" and budget is None:
-        if ep_python or nncf_python or samples:
-            raise click.UsageError("--ep-python is for --ep auto, --nncf-python and --samples are for --budget")
+        if ep_python or nncf_python or samples or only:
+            raise click.UsageError(
+                "--ep-python, --nncf-python, --contestant and --samples are for --ep auto or --budget"
+            )
         settings = Settings(
             out=out, zoo=zoo_dir, rounds=rounds, threads=threads, block_s=block, options=options, tools=tools
         )
@@ -240,7 +243,7 @@ def main(
         {Path(name).stem: partial(locate, name, zoo_dir) for name in wanted},
         Contest(
             out=out, rounds=rounds, threads=threads, options=options, ep=ep, ep_python=ep_python,
-            nncf_python=nncf_python, budget=budget, samples=samples,
+            nncf_python=nncf_python, budget=budget, samples=samples, only=only,
         ),
     )  # fmt: skip
 

@@ -116,6 +116,7 @@ def assess(given: Given, everybody: Sequence[Contestant], data: Data | None, con
     return ModelRow(
         model=given.model.stem,
         budget=contest.budget,
+        rounds=contest.rounds,
         entries={one.who: entry(one, key) for one, key in zip(everybody, keys, strict=True)},
     )
 
@@ -179,7 +180,7 @@ def environment(contest: Contest) -> dict[str, Any]:
     return {
         "cpu": cpu_name(), "threads": contest.threads, distribution: version, "superopt": VERSION,
         "rounds": contest.rounds, "options": " ".join(contest.options), "ep": contest.ep,
-        "budget": contest.budget,
+        "budget": contest.budget, "contestants": list(contest.wanted),
     }  # fmt: skip
 
 

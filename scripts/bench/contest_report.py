@@ -148,19 +148,21 @@ def terminal_table(rows: Sequence[ModelRow]) -> Table:
 
 
 def failures(rows: Sequence[ModelRow]) -> list[str]:
-    """Everything that did not run, a line each with its reason."""
-    whole = [f"{row.model}: {row.failure}" for row in rows if row.failure is not None]
-    return whole + [
-        f"{row.model}, {who}: {entry.failure}"
-        for row in rows
-        for who, entry in row.entries.items()
-        if entry.failure is not None
-    ]
+    """Everything that did not run, or not in all rounds, a line each with its reason."""
+    found: list[str] = []
+    for row in rows:
+        found += [f"{row.model}: {row.failure}"] if row.failure is not None else []
+        for who, entry in row.entries.items():
+            if entry.failure is not None:
+                found.append(f"{row.model}, {who}: {entry.failure}")
+            elif len(entry.seconds) < row.rounds:
+                found.append(f"{row.model}, {who}: {len(entry.seconds)} of {row.rounds} rounds count")
+    return found
 
 
 def markdown(rows: Sequence[ModelRow], environment: Mapping[str, Any]) -> str:
     """Table, means, clauses and reasons, below one line that says where it was measured."""
-    where = ", ".join(f"{name} {value}" for name, value in environment.items())
+    where = ", ".join(f"{name} {value}" for name, value in environment.items() if name != "contestants")
     names = head(rows)
     lines = [
         "# Contest", "", f"Speed-up over the original on the CPU provider with its 95 % interval ({where}).",
@@ -169,5 +171,5 @@ def markdown(rows: Sequence[ModelRow], environment: Mapping[str, Any]) -> str:
     lines += [f"| {' | '.join(cells(row, _columns(rows)))} |" for row in rows]
     lines += ["", means_text(rows), "", *(f"- {clause}" for clause in clauses(rows))]
     failed = failures(rows)
-    lines += ["", "Failed:", *(f"- {line}" for line in failed)] if failed else []
+    lines += ["", "Failed, or timed in fewer rounds:", *(f"- {line}" for line in failed)] if failed else []
     return "\n".join(lines) + "\n"

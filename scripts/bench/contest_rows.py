@@ -64,6 +64,8 @@ class ModelRow:
     entries: Mapping[str, Entry]
     failure: str | None = None
     """Why there is nothing at all."""
+    rounds: int = 0
+    """How many were asked for; those in which something disturbed the timing do not count."""
 
     def over(self, one: str, other: str) -> Interval | None:
         """How many times faster ``one`` is than ``other``; None where either is missing or failed."""
@@ -171,7 +173,8 @@ def _document(file: Path) -> dict[str, Any]:
 
 def _row(told: Mapping[str, Any]) -> ModelRow:
     entries = {who: _entry(entry) for who, entry in told["entries"].items()}
-    return ModelRow(model=told["model"], budget=told["budget"], entries=entries, failure=told["failure"])
+    known = {name: told[name] for name in ("model", "budget", "failure", "rounds")}
+    return ModelRow(entries=entries, **known)
 
 
 def _entry(told: Mapping[str, Any]) -> Entry:

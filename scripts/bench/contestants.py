@@ -59,7 +59,7 @@ class Contest:
     rounds: int
     threads: int
     options: tuple[str, ...]
-    """Of each of our optimisations."""
+    """Of each of our optimisations; another seed would draw other unseen samples than those that all are judged by."""
     ep: str = "auto"
     ep_python: tuple[Path, ...] = ()
     nncf_python: Path | None = None
@@ -67,11 +67,14 @@ class Contest:
     """The largest relative error; None: lossless."""
     samples: Path | None = None
     """A folder with a NAME.npz for models that have samples of their own; others are drawn."""
+    only: tuple[str, ...] = ()
+    """Who takes part beside the original; (): everybody."""
 
     @property
     def wanted(self) -> tuple[Who, ...]:
         """Everybody that this run has a place for."""
-        return tuple(who for who in Who if self.budget is not None or who not in BY_BUDGET)
+        asked = {Who.ORIGINAL, *self.only} if self.only else set(Who)
+        return tuple(who for who in Who if who in asked and (self.budget is not None or who not in BY_BUDGET))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,8 @@ def test_each_is_made_by_its_own_tool_and_fails_by_itself(
     assert "make test-eps" in (found[3].failure or "")
     assert found[1].key == found[0].key
     assert found[1].made_s == 2.0
+    few = replace(given, only=("ours-cpu", "nncf"))
+    assert [one.who for one in contestants.contestants(Given(tiny_model), few)] == [Who.ORIGINAL, Who.OURS_CPU]
     given = replace(given, budget=0.01, ep_python=(Path("p"),))
     monkeypatch.setattr(
         contestants, "run_ort_static", lambda *_: ToolRun("ort-static", None, 1.0, failure="exit 1: no")
@@ -189,4 +191,4 @@ def test_a_budget_s_samples_are_there_for_a_model_s_own_time(
 def test_options_of_the_other_kind_of_run_are_refused(tiny_model: Path) -> None:
     done = CliRunner().invoke(bench.main, [str(tiny_model), "--ep-python", str(tiny_model)])
     assert done.exit_code == 2
-    assert "--ep-python is for --ep auto" in done.output
+    assert "are for --ep auto or --budget" in done.output

@@ -102,7 +102,9 @@ def test_lossless_clauses() -> None:
     assert told[0].endswith("nothing to compare: nothing; not all rivals ran: part")
     assert told[2].startswith("FAILS: 0 models gain")
     assert contest_report.clauses([]) == []
-    assert "nothing: it does not load" in contest_report.failures([slow, nothing])
+    assert contest_report.failures([slow, nothing]) == ["nothing: it does not load"]
+    few = ModelRow(model="few", budget=None, rounds=30, entries={Who.ORIGINAL: entry(1.0)})
+    assert contest_report.failures([few]) == ["few, original: 21 of 30 rounds count"]
 
 
 def test_clauses_of_a_budget() -> None:
