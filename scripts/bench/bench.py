@@ -218,7 +218,7 @@ FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 @click.option("--ep-python", type=FILE, multiple=True, help="Python of an environment with OpenVINO (repeatable).")
 @click.option("--budget", type=click.FloatRange(0, min_open=True), help="Relative error allowed, as in 1e-2.")
 @click.option("--nncf-python", type=FILE, help="Python of an environment with nncf, onnx and onnxruntime.")
-@click.option("--contestant", "only", multiple=True, type=click.Choice(list(Who)), help="Default: all (repeatable).")
+@click.option("--contestant", "only", multiple=True, type=click.Choice([*map(str, Who)]), help="Default: all.")
 @click.option("--samples", type=DIRECTORY, help="Folder with NAME.npz of models that have samples; others are drawn.")
 def main(
     *, names: tuple[str, ...], out: Path, zoo_dir: Path, rounds: int, block: float, threads: int | None,

@@ -47,9 +47,9 @@ def clauses(rows: Sequence[ModelRow]) -> list[Clause]:
     named = f" ({', '.join(below)})" if below else ""
     named += f"; nothing to compare: {', '.join(without)}" if without else ""
     named += f"; not all rivals ran: {', '.join(part)}" if part else ""
-    broken = any(row.failure is not None for row in rows)
+    ran = all(row.keeps(row.ours) for row in rows)
     common = [
-        Clause(f"{len(below)} of {len(rows)} models below {beside}{named}", not below and not broken),
+        Clause(f"{len(below)} of {len(rows)} models below {beside}{named}", not below and ran),
         Clause(f"geometric mean over {beside}: {mean:.3f} of {len(known)} models, asked {asked:g}", mean >= asked),
     ]
     return [*common, _rewriting(rows)] if lossless else [*common, _unseen(rows)]

@@ -111,8 +111,8 @@ class ModelRow:
 
     @property
     def below(self) -> bool:
-        """Whether ours is surely slower than the rival, or has no result that counts against it."""
-        if self.rival is None:
+        """Whether ours is surely slower than the rival, failed or is beyond the budget; not where it takes no part."""
+        if self.ours not in self.entries or (self.rival is None and self.keeps(self.ours)):
             return False
         return self.over_rival is None or self.over_rival.high < 1
 

@@ -153,6 +153,7 @@ def test_the_command_goes_on_where_an_earlier_run_ended(
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     arguments = ["--ep", "auto", "--out", str(tmp_path / "out"), "--rounds", "20", "--threads", "1"]
+    arguments += ["--contestant", "ours-auto", "--contestant", "openvino"]
     done = CliRunner().invoke(bench.main, [str(broken), str(tiny_model), *arguments])
     assert done.exit_code == 1, done.output
     assert "model, openvino: not here" in done.output

@@ -82,8 +82,12 @@ def test_a_rival_beyond_the_budget_is_shown_and_does_not_count() -> None:
 def test_ours_beyond_the_budget_or_broken_is_below_whoever_keeps_it() -> None:
     rivals = {Who.BF16: (6.0, 0.001)}
     assert budgeted({Who.OURS_BUDGET: (1.0, 0.02), **rivals}).below
-    assert budgeted(rivals).below
-    assert not budgeted({Who.OURS_BUDGET: (1.0, 0.02), Who.BF16: (6.0, math.inf)}).below
+    failed = budgeted(rivals)
+    assert not failed.below  # it takes no part
+    assert not contest_report.clauses([failed])[0].holds
+    assert ModelRow(model="m", budget=0.01, entries={**failed.entries, Who.OURS_BUDGET: Entry(failure="no")}).below
+    assert budgeted({Who.OURS_BUDGET: (1.0, 0.02), Who.BF16: (6.0, math.inf)}).below
+    assert not budgeted({Who.OURS_BUDGET: (1.0, 0.01), Who.BF16: (6.0, math.inf)}).below
 
 
 def test_lossless_clauses() -> None:
