@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
@@ -80,6 +81,8 @@ class ModelFacts:
     """Some operator draws random numbers: its values cannot be compared."""
     narrowest: str
     """The narrowest float type that occurs (float64, float32, bfloat16, float16): wider outputs carry its rounding."""
+    drawn: frozenset[str] = frozenset()
+    """Outputs that hang on random numbers."""
 
 
 def read_facts(model: ModelRef | onnx.ModelProto) -> ModelFacts:
@@ -102,6 +105,7 @@ def read_facts(model: ModelRef | onnx.ModelProto) -> ModelFacts:
         tuple(_output(v) for v in proto.graph.output),
         random=any(_is_random(node) for node in nodes),
         narrowest=next((name for name, element in narrow.items() if element in floats), "float64"),
+        drawn=_drawn(proto.graph),
     )
 
 
@@ -203,17 +207,39 @@ def _describe(value: onnx.ValueInfoProto) -> tuple[Kind, int, tuple[Dim, ...] | 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
-            for inner in attribute.graphs:
-                yield from _nodes(inner)
+        yield from _nodes_within(node)
+
+
+def _nodes_within(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of the subgraphs, of theirs too."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from _nodes(attribute.g)
+        for inner in attribute.graphs:
+            yield from _nodes(inner)
 
 
 def _is_random(node: onnx.NodeProto) -> bool:
     if node.op_type == "Dropout":  # random only with training_mode, which is its third input
         return len(node.input) > 2 and bool(node.input[2])
     return node.op_type in RANDOM
+
+
+def _drawn(graph: onnx.GraphProto) -> frozenset[str]:
+    """The outputs that are computed from what is drawn; a Dropout may turn out not to draw, so it does not count."""
+    waiting = [n for n in graph.node if any(inner.op_type in RANDOM for inner in (n, *_nodes_within(n)))]
+    if not waiting:
+        return frozenset()
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in chain(node.input, *(inner.input for inner in _nodes_within(node))):
+            readers.setdefault(name, []).append(node)
+    found: set[str] = set()
+    while waiting:
+        fresh = [name for name in waiting.pop().output if name and name not in found]
+        found.update(fresh)
+        waiting += (reader for name in fresh for reader in readers.get(name, ()))
+    return frozenset(found & {value.name for value in graph.output})
 
 
 def _element_types(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> set[int]:

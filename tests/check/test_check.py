@@ -156,6 +156,15 @@ def test_random_outputs_are_compared_by_form_only() -> None:
     assert verdict(seeded, seeded).passed
 
 
+def test_few_random_numbers_may_repeat_themselves() -> None:
+    """One repetition of one draw that is likely to be 1 says nothing."""
+    text = "g (float[4] x) => (float[1] y) {{ p = Constant<value_floats = [0.85]>() {}y = Bernoulli<seed={}.0>(p) }}"
+    for seed in range(6):
+        found = verdict(model(text.format("", seed)), model(text.format("unused = Bernoulli(p) ", seed + 6)))
+        assert found.passed
+        assert any("random outputs" in note for note in found.notes)
+
+
 TRAINED = """g (float[N,2,3] x) => (float[N,2,3] y, float[2] drifting, float[N,2,3] z)
 <float[2] one = {{1, 1}}, float[2] zero = {{0, 0}}, float[2] mean = {{0, 1}}, float[2] var = {{1, 2}}> {{
   y, m, v = BatchNormalization<training_mode = 1, momentum = 0.5>(x, one, zero, mean, var)

@@ -240,6 +240,15 @@ def test_random_operators_and_precision_are_noticed() -> None:
     assert not read_facts(proto("g (float[2] x) => (float[2] y) { y = Dropout(x) }")).random
 
 
+def test_what_follows_from_random_numbers_is_known_through_branches() -> None:
+    text = """g (float[2] x, bool c) => (float[2] y, float[2] z, float[2] v) {
+      y = If(c) <then_branch = t () => (float[2] a) { a = RandomNormalLike(x) },
+                 else_branch = e () => (float[2] b) { b = Neg(x) }>
+      w = If(c) <then_branch = t () => (float[2] d) { d = Neg(y) }, else_branch = e () => (float[2] f) { f = Neg(x) }>
+      z = Relu(w) v = Neg(x) }"""
+    assert read_facts(proto(text)).drawn == {"y", "z"}
+
+
 def test_unreadable_models_are_model_errors(tmp_path: Path) -> None:
     bad = tmp_path / "bad.onnx"
     bad.write_text("not a protobuf at all")
