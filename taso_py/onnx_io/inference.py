@@ -6,6 +6,7 @@ It runs in a process of its own: there are models of which it dies, and some of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import compress
 from operator import not_
 
@@ -99,16 +100,30 @@ def _inferred(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
 
 def _nodes_fit_for_inference(model: ir.Model, opset: int) -> set[int]:
     # onnx's inference dies of nodes that lack an input (a segmentation fault, not an exception).
-    callable_ = {
-        (function.domain, function.name)
-        for function in model.functions.values()
-        if all(conforms_throughout(node, function.opset_imports.get("", opset)) for node in function)
-    }
+    callable_ = _callable(model, opset)
     return {
         k
         for k, node in enumerate(model.graph)
         if conforms_throughout(node, opset) or (node.domain, node.op_type) in callable_
     }
+
+
+def _callable(model: ir.Model, opset: int) -> set[tuple[str, str]]:
+    """Functions all of whose nodes conform, or call such functions."""
+    others: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for function in model.functions.values():
+        own = function.opset_imports.get("", opset)
+        found = others.setdefault((function.domain, function.name), [])
+        found += [(node.domain, node.op_type) for node in function if not conforms_throughout(node, own)]
+    callable_: set[tuple[str, str]] = set()
+    try:
+        order = list(TopologicalSorter(others).static_order())
+    except CycleError:  # it is refused elsewhere, and says so
+        return callable_
+    for key in order:
+        if key in others and callable_.issuperset(others[key]):
+            callable_.add(key)
+    return callable_
 
 
 def _forget_defaults(bare: onnx.ModelProto, freeze: bool) -> None:

@@ -80,6 +80,19 @@ def test_a_function_named_like_an_operator_has_no_type_of_that() -> None:
         assert sizes is None or not any(isinstance(size, int) for size in sizes)
 
 
+def test_what_functions_that_call_functions_return_has_a_type() -> None:
+    """As PyTorch's exporter nests modules: what follows a call was left alone for want of an element type."""
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+      agraph (float[N,3] x) => (float[N,3] y) { v = own.Outer(x) a = Relu(v) y = Relu(a) }
+      <domain: "own", opset_import: ["" : 17, "own" : 1]> Outer (a) => (b) { c = own.Inner(a) b = Neg(c) }
+      <domain: "own", opset_import: ["" : 17]> Inner (a) => (b) { b = Abs(a) }""")
+    assert load(proto).table.type(load(proto).ids["v"]).dtype == "float32"
+    result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
+    assert [node.op_type for node in result.model.graph.node] == ["Outer", "Relu"]
+    proto.functions[1].node[0].input.append("")  # onnx's own inference dies of nodes that do not conform
+    assert load(proto).table.type(load(proto).ids["v"]).dtype == ""
+
+
 def test_a_model_of_two_versions_of_the_standard_operators_is_left_as_it_is() -> None:
     proto = model("agraph (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = Relu(a) }", opset=11)
     proto.opset_import.append(onnx.helper.make_opsetid("ai.onnx", 13))
