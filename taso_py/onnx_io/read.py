@@ -27,6 +27,8 @@ _LARGE_BYTES = 2**26
 _NO_MODEL = "{} is not an ONNX model, or is cut short ({} bytes): export it again"
 DEFAULT_DOMAINS = ("", "ai.onnx")
 _FIRST_OVERRIDABLE_IR = 4
+_OURS = "superopt."
+"""Metadata that are read; what a model's maker wrote is only carried along, whatever it is."""
 
 
 def read_proto(source: str | Path | onnx.ModelProto | bytes) -> tuple[onnx.ModelProto, Path | None]:
@@ -83,7 +85,8 @@ def _require_places(proto: onnx.ModelProto) -> None:
 
 def _require_texts(proto: onnx.ModelProto, name: str) -> None:
     """`ModelError` for a name that is not UTF-8: protobuf gives bytes for it, and ONNX Runtime takes only texts."""
-    texts: list[str | bytes] = [text for entry in proto.metadata_props for text in (entry.key, entry.value)]
+    texts: list[str | bytes] = [entry.key for entry in proto.metadata_props]
+    texts += [entry.value for entry in proto.metadata_props if str(entry.key).startswith(_OURS)]
     texts += [text for function in proto.functions for text in (function.name, function.domain, function.overload)]
     texts += [text for function in proto.functions for text in (*function.input, *function.output, *function.attribute)]
     texts += [opset.domain for opset in proto.opset_import]

@@ -75,6 +75,15 @@ def test_names_are_texts(field: str) -> None:
         load(proto.SerializeToString().replace(b"marker", b"m\xffrker"))
 
 
+def test_a_makers_name_in_latin_1_refuses_no_model(tmp_path: Path) -> None:
+    proto = network()
+    proto.metadata_props.add(key="author", value="marker")
+    path, out = tmp_path / "m.onnx", tmp_path / "o.onnx"
+    path.write_bytes(proto.SerializeToString().replace(b"marker", b"m\xfcrker"))
+    taso_py.optimize(path, race=False, cache=None).save(out)
+    assert b"m\xfcrker" in out.read_bytes()
+
+
 def texts_elsewhere(proto: onnx.ModelProto) -> None:
     proto.graph.initializer.append(TensorProto(name="e", dims=[4], data_type=8, data_location=TensorProto.EXTERNAL))
     proto.graph.initializer[1].external_data.add(key="location", value="weights.bin")
