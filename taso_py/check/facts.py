@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.roles import Role, find_role, readers_of
-from taso_py.errors import ModelError, UsageError
+from taso_py.errors import ModelError
 from taso_py.onnx_io.functions import inlined
 from taso_py.onnx_io.inference import types_of_all
 
@@ -180,7 +180,7 @@ def _output(value: onnx.ValueInfoProto) -> OutputSpec:
     """An output as declared; what a model need not say, or nobody has to feed, is said to be untyped."""
     try:
         return OutputSpec(value.name, *_describe(value))
-    except UsageError:
+    except ModelError:
         return OutputSpec(value.name, "tensor", UNTYPED, None)
 
 
@@ -192,7 +192,7 @@ def _describe(value: onnx.ValueInfoProto) -> tuple[Kind, int, tuple[Dim, ...] | 
         declared = getattr(declared, kind).elem_type
     name = cast(Kind, " ".join(words) or "tensor")
     if kind != "tensor_type" or name not in get_args(Kind):
-        raise UsageError(f"'{value.name}' has a type that cannot be fed ({kind}): remove it from the interface")
+        raise ModelError(f"'{value.name}' has a type that cannot be fed ({kind}): remove it from the interface")
     tensor = declared.tensor_type
     if not tensor.HasField("shape"):
         return name, tensor.elem_type, None

@@ -249,6 +249,12 @@ def test_what_follows_from_random_numbers_is_known_through_branches() -> None:
     assert read_facts(proto(text)).drawn == {"y", "z"}
 
 
+def test_a_map_is_the_models_fault_and_no_options() -> None:
+    text = "g (map(int64, float) d, float[2] x) => (float[2] y) { y = Relu(x) }"
+    with pytest.raises(ModelError, match="'d' has a type that cannot be fed"):
+        read_facts(proto(text))
+
+
 def test_unreadable_models_are_model_errors(tmp_path: Path) -> None:
     bad = tmp_path / "bad.onnx"
     bad.write_text("not a protobuf at all")
