@@ -49,6 +49,8 @@ class Entrant:
     model: ModelRef
     ort_version: str | None = None
     handle: int | None = None
+    opening_s: float = 0.0
+    """What its session and first runs took."""
     seconds: dict[int, float] = field(default_factory=dict)
     """Round -> geometric mean over the workloads of the medians of its blocks."""
     idle: float = 0.0
@@ -118,9 +120,11 @@ class ProviderRace:
             wrong = difference_at(checker, one.worker, timeout=patience_s)
             if wrong is not None:
                 raise ModelError(f"other values than ONNX Runtime's CPU provider: {wrong}")
+        begin = time.monotonic()
         one.handle = one.worker.open(one.model, timeout=patience_s)
         for feeds in self.workloads:  # first runs allocate: they belong into no round
             one.worker.run(one.handle, feeds, timeout=patience_s)
+        one.opening_s = time.monotonic() - begin
 
     def time(self, rounds: int, *, deadline: float) -> None:
         """So many rounds that count, or as many as end before ``deadline``, a time.monotonic() value."""

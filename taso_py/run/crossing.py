@@ -27,8 +27,10 @@ from taso_py.run.conclude import output_errors
 from taso_py.run.subject import Subject, checker_of, weight_bytes
 
 _RACE_ROUNDS = 8
-_RACE_SHARE = 0.5
-"""Of the time that is left, for the race; the confirmation has the rest."""
+_CHECK_SHARE, _RACE_SHARE = 0.25, 0.5
+"""Of the time that is left, for comparing models on other providers; of what is left then, for the race; the
+confirmation has the rest.
+"""
 _CASES = 4
 """Sets of inputs on which a rewritten model is compared on a provider where it was not searched for."""
 _MOST_CONFIRMED = 2
@@ -100,11 +102,12 @@ class Crossing:
 
     def _crossed(self, own: Sequence[Entry]) -> Iterator[Entry]:
         """Rewritten models on the other places, where they compute the original's values there, too."""
+        until = time.monotonic() + _CHECK_SHARE * max(0.0, self.end - time.monotonic())
         for one in own:
             for place in self.places:
                 if place is one.contender or not one.improved:
                     continue
-                limits = OracleLimits(until=time.monotonic() + self.patience_s, max_cases=_CASES)
+                limits = OracleLimits(until=until, max_cases=_CASES)
                 setting = replace(self.setting, config=place.config)
                 try:
                     with checker_of(setting, place.options, limits=limits) as checker:

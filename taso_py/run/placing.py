@@ -43,10 +43,10 @@ rewriting has gained four times the speed, hardly more.
 """
 _LEAST_SEARCH_S = 20.0
 """And if each search has so much time."""
-_CROSSING_SHARE, _LEAST_CROSSING_S = 0.2, 10.0
-"""What is left for the race of the results: a part of the time budget, at least so many seconds, and at most twice
-that part.
-"""
+_CROSSING_SHARE, _MOST_CROSSING = 0.15, 0.45
+"""What is left for the race of the results, beside its sessions: a part of the time budget; and the most of both."""
+_OPENINGS = 4
+"""Sessions on each provider in the race of the results and its confirmation."""
 _FAILURES = (ModelError, NotLosslessError, RuntimeMissingError, WorkerError)
 
 
@@ -60,6 +60,8 @@ class _Raced:
     gains: Sequence[Interval] = ()
     """How many times faster than at home each of them ran the original."""
     record: tuple[RacedProvider, ...] = ()
+    opening_s: float = 0.0
+    """What one session on each of them takes."""
 
 
 def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Progress, stop: StopFlag) -> Result:
@@ -105,10 +107,12 @@ def _raced(everybody: Sequence[Contender], setting: Subject, clock: Clock, progr
             race.admit(checker)
             race.time(_RACE_ROUNDS, deadline=_deadline(clock))
             intervals, record = [race.interval(one) for one in race.entrants], race.record()
+            openings = [one.opening_s for one in race.entrants]
     gains = [HERE, *intervals[1:]]
     running = sorted((k for k, gain in enumerate(gains) if gain is not None), key=lambda k: -_speed(gains[k]))
     places = [k for k in running[:_MOST_PLACES] if _speed(gains[k]) >= _WITHIN * _speed(gains[running[0]])]
-    return _Raced(setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record)
+    opening_s = sum(openings[k] for k in places)
+    return _Raced(setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record, opening_s)
 
 
 def _speed(gain: Interval | None) -> float:
@@ -123,10 +127,9 @@ def _deadline(clock: Clock) -> float:
     return time.monotonic() + max(_LEAST_RACE_S, _RACE_SHARE * clock.budget)
 
 
-def _crossing_s(clock: Clock) -> float:
+def _crossing_s(raced: _Raced, clock: Clock) -> float:
     """What the race of the results may take."""
-    share = _CROSSING_SHARE * clock.budget
-    return min(max(share, _LEAST_CROSSING_S), 2 * share)
+    return min(_CROSSING_SHARE * clock.budget + _OPENINGS * raced.opening_s, _MOST_CROSSING * clock.budget)
 
 
 def _searched(
@@ -136,13 +139,13 @@ def _searched(
     """The search on each provider, in equal parts of the time that is left; one that fails costs its own part alone."""
     if raced is None or list(raced.places) == [home]:
         return [(home, _search(source, home, clock.left(), progress=progress, stop=stop))]
-    left = clock.left() - _crossing_s(clock)
+    left = clock.left() - _crossing_s(raced, clock)
     chosen = raced.places if left >= len(raced.places) * _LEAST_SEARCH_S else raced.places[:1]
     results: list[tuple[Contender, Result]] = []
     for number, place in enumerate(chosen):
         if results and stop:
             break
-        seconds = (clock.left() - _crossing_s(clock)) / (len(chosen) - number)
+        seconds = (clock.left() - _crossing_s(raced, clock)) / (len(chosen) - number)
         try:
             results.append((place, _search(source, place, seconds, progress=progress, stop=stop)))
         except _FAILURES as error:
