@@ -37,7 +37,7 @@ def apply(model: Path, decisions: Path, options: ApplyOptions, delivery: ApplyDe
     """
     from taso_py.report.delivery import delivered, require_deliverable
 
-    require_deliverable(model, delivery, reads=(decisions, *files_named(options)))
+    require_deliverable(model, delivery, reads=(decisions, *files_named(options)), copied=False)
     found = delivered(api.apply(model, decisions, options), model, delivery)
     for note in found.notes:
         say(f"superopt: {note}", level=LEVELS["warning"])

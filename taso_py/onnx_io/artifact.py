@@ -198,18 +198,19 @@ def model_files(model: Path) -> tuple[Path, ...]:
         return (model,)
 
 
-def files_beside(model: Path, target: Path) -> tuple[Path, ...]:
+def files_beside(model: Path, target: Path, *, copied: bool) -> tuple[Path, ...]:
     """The files that may be written beside a result at ``target``, as far as they follow from the files of ``model``.
 
-    OutputError where they cannot have their names.
+    ``copied``: the result may be a copy of the model.  OutputError where they cannot have their names.
     """
     locations = sorted(external_locations(model))
     if not locations:
         return ()
     require_text(target)
     lacking = _lacking(model, target, locations)
-    # Beside a model that is a link a rewritten one has its own file of weights; only a copy would replace the links.
-    moved = [target.parent / one for one in lacking if not same_file(target.parent / one, model.parent / one)]
+    moved = [target.parent / one for one in lacking]
+    if not copied:  # a rewritten model has a file of its own, also beside a link; only a copy would replace the links
+        moved = [file for file, one in zip(moved, lacking, strict=True) if not same_file(file, model.parent / one)]
     if any(real(file) == real(target) for file in moved):
         raise OutputError(f"{target} is also what weights of {model} are called: choose another name")
     return (data_file(target), *moved)
@@ -254,4 +255,8 @@ def _lacking(model: Path, target: Path, locations: Iterable[str]) -> list[str]:
     """
     there, here = model.parent, target.parent
     same = real(model).parent == real(here)
-    return [one for one in locations if not (same and same_file(here / one, there / one))]
+
+    def is_found(one: str) -> bool:
+        return same_file(here / one, there / one) and (same or real(here / one).is_relative_to(real(here)))
+
+    return [one for one in locations if not is_found(one)]

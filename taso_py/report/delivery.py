@@ -19,12 +19,18 @@ Finished = TypeVar("Finished", bound=FinishedModel)
 
 
 def require_deliverable(
-    model: Path, delivery: ModelDelivery, *, over: bool = False, reads: Iterable[Path] = (), placed: bool = False
+    model: Path,
+    delivery: ModelDelivery,
+    *,
+    over: bool = False,
+    reads: Iterable[Path] = (),
+    placed: bool = False,
+    copied: bool = True,
 ) -> None:
     """Everything that can go wrong before the long run: no runtime, no model, a file that cannot be written.
 
     ``over``: OUT, which is there, holds nothing to lose. ``reads``: other files that must stay. ``placed``: OUT gets a
-    session file.
+    session file. ``copied``: OUT may be a copy of MODEL.
     """
     require_runtime()
     require_model_file(model)
@@ -33,7 +39,7 @@ def require_deliverable(
     if not delivery.dry_run:
         force = delivery.force or over
         check_target(target, sources=read, force=force)
-        for file in (*files_beside(model, target), *([session_file(target)] if placed else [])):
+        for file in (*files_beside(model, target, copied=copied), *([session_file(target)] if placed else [])):
             check_target(file, sources=read, force=force)
         if not placed:
             require_no_record(target, force=force)

@@ -152,23 +152,59 @@ def test_weights_inside_attributes_are_not_taken_for_others_of_their_files_name(
     assert api.check(folder / "m.onnx", other / "n.onnx").passed
 
 
-def test_a_model_that_is_a_link_has_its_weights_beside_the_link(tmp_path: Path) -> None:
-    """As in caches of model hubs."""
-    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+def as_links(folder: Path, blobs: Path, *names: str) -> Path:
+    """The model of a folder, of which these files are links: as in caches of model hubs."""
     blobs.mkdir()
-    model = external(snapshot)
-    for number, name in enumerate(("m.onnx", "w.bin")):
-        (snapshot / name).rename(blobs / str(number))
-        (snapshot / name).symlink_to(blobs / str(number))
+    for number, name in enumerate(names):
+        (folder / name).rename(blobs / str(number))
+        (folder / name).symlink_to(blobs / str(number))
+    return folder / "m.onnx"
+
+
+def test_a_model_that_is_a_link_has_its_weights_beside_the_link(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    external(snapshot)
+    model = as_links(snapshot, blobs, "m.onnx", "w.bin")
     kept = taso_py.optimize(model, rules=(), race=False)
     with pytest.raises(OutputError, match=r"w.bin, which holds the weights .* overwrite a file that is read"):
         kept.save(snapshot / "out.onnx")  # beside the link ONNX Runtime would not follow the weights'
     kept.save(blobs / "out.onnx")
-    assert main(["optimize", str(model), "-o", str(snapshot / "rewritten.onnx"), "--no-race"]) == 0
+    rewritten = taso_py.optimize(model, race=False).save(snapshot / "rewritten.onnx")
     assert api.check(model, snapshot / "rewritten.onnx").passed
+    assert not rewritten.as_given
     assert (snapshot / "w.bin").is_symlink()
     assert (blobs / "w.bin").read_bytes() == (blobs / "1").read_bytes()
     assert api.check(model, blobs / "out.onnx").passed
+
+
+@pytest.mark.usefixtures("no_search")
+@pytest.mark.parametrize("force", ["", " --force"])
+def test_a_copy_that_would_replace_a_link_is_refused_before_the_search(
+    force: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whether a rewrite or a copy comes out is known only after it."""
+    external(here / "snapshot")
+    as_links(here / "snapshot", here / "blobs", "m.onnx", "w.bin")
+    says = "w.bin would overwrite a file that is read: choose another output name"
+    refused(capfd, f"snapshot/m.onnx -o snapshot/out.onnx{force}", 4, says)
+    assert sorted(path.name for path in Path("snapshot").iterdir()) == ["m.onnx", "w.bin"]
+    assert Path("snapshot/w.bin").is_symlink()
+
+
+def test_decisions_that_rewrite_may_be_applied_beside_a_link(here: Path) -> None:
+    external(here / "snapshot")
+    model = as_links(here / "snapshot", here / "blobs", "m.onnx", "w.bin")
+    assert main(["optimize", str(model), "-o", "out.onnx", "--no-race", "--record", "d.json"]) == 0
+    assert main(["apply", str(model), "d.json", "-o", "snapshot/out.onnx"]) == 0
+    assert api.check(model, here / "snapshot" / "out.onnx").passed
+
+
+def test_weights_beside_a_model_that_is_a_link_serve_its_copy_too(tmp_path: Path) -> None:
+    external(tmp_path / "snapshot")
+    model, out = as_links(tmp_path / "snapshot", tmp_path / "blobs", "m.onnx"), tmp_path / "snapshot" / "out.onnx"
+    assert main(["optimize", str(model), "-o", str(out), "--no-race", "--rules", "none"]) == 0
+    assert out.read_bytes() == model.read_bytes()
+    assert api.check(model, out).passed
 
 
 # ---- session files ---------------------------------------------------------------------------------------------------
