@@ -31,9 +31,9 @@ from taso_py.certificate.replay import Replayed, require_whole
 from taso_py.certificate.validity import require_valid
 from taso_py.errors import CertificateError, UsageError
 from taso_py.onnx_io.artifact import Artifact, CopiedFile, GivenProto
-from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import artifact, export, folded_weights
 from taso_py.onnx_io.load import Loaded, load
+from taso_py.onnx_io.ours import KEYS
 from taso_py.onnx_io.read import read_proto
 from taso_py.options.spelling import spelled_on
 from taso_py.rules.rule import Rule
@@ -158,7 +158,7 @@ def _replayed(
 
     Without ``optimised`` there is nothing to compare with: what was made is the exact model, which is in no file.
     """
-    foreign = next((key for key in document.metadata if not key.startswith(PROVENANCE)), None)
+    foreign = next((key for key in document.metadata if key not in KEYS), None)
     if foreign is not None:
         raise CertificateError(f"metadata {foreign} is none that a certificate may add")
     if not document.steps:

@@ -18,9 +18,9 @@ from taso_py.difference.graph import Graph
 from taso_py.errors import SuperoptError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import require_unchanged
-from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.export import folded_weights, new_types
 from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.ours import free_keys, metadata_of
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Applied
@@ -113,7 +113,8 @@ class Way:
 
     def _metadata(self) -> dict[str, str]:
         metadata = self.exported.metadata_props if self.exported is not None else {}
-        return {key: text for key, text in metadata.items() if key.startswith(PROVENANCE)}
+        free = free_keys(metadata_of(self.loaded.proto))
+        return {key: text for key, text in metadata.items() if key in free}
 
     def rules(self) -> tuple[Law, ...]:
         """The laws as a file states them."""

@@ -11,11 +11,9 @@ import onnx
 import onnx_ir as ir
 
 from taso_py.onnx_io.carry import LARGE_TENSOR_ELEMENTS, carry, difference, skeleton
+from taso_py.onnx_io.ours import free_keys, metadata_of
 from taso_py.onnx_io.read import DEFAULT_DOMAINS, content
 from taso_py.onnx_io.returned import whole_proto
-
-PROVENANCE = "superopt."
-"""Prefix of the metadata keys that are ours: a rewritten model may have others of them."""
 
 
 def check_contract(
@@ -62,12 +60,13 @@ def _large_weights_aside(model: ir.Model) -> Iterator[None]:
 
 
 def _frame_violations(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterator[str]:
-    """Everything but nodes, initializers and what is said of values that may be gone."""
+    """Everything but nodes, initializers, what is said of values that may be gone, and metadata of ours."""
     one, other = onnx.ModelProto(), onnx.ModelProto()
     one.CopyFrom(before)
     other.CopyFrom(after)
+    ours = free_keys(metadata_of(before))
     for model in (one, other):
-        for prop in [p for p in model.metadata_props if p.key.startswith(PROVENANCE)]:
+        for prop in [p for p in model.metadata_props if p.key in ours]:
             model.metadata_props.remove(prop)
         for name in ("node", "initializer", "value_info", "quantization_annotation"):
             model.graph.ClearField(name)

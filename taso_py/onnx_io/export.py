@@ -15,8 +15,8 @@ from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.artifact import RewrittenModel, external_locations
-from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.ours import free_keys
 from taso_py.onnx_io.plan import Folded, GraphSource, KeptNode, New, WritingPlan
 from taso_py.onnx_io.returned import whole_proto
 from taso_py.onnx_io.spell import UsedNames, onnx_node, spelling
@@ -37,9 +37,10 @@ def export(loaded: Loaded, table: Table, *, provenance: Mapping[str, str] | None
     if not _unchanged(loaded, table):
         _Export(loaded, table, result).run()
     if provenance is not None:
-        for key in [key for key in result.metadata_props if key.startswith(PROVENANCE)]:
+        free = free_keys(result.metadata_props)
+        for key in free.intersection(result.metadata_props):
             del result.metadata_props[key]  # an earlier rewrite of ours, of which they speak
-        result.metadata_props.update(provenance)
+        result.metadata_props.update({key: text for key, text in provenance.items() if key in free})
     return result
 
 

@@ -18,8 +18,8 @@ from taso_py.check.report import CheckReport
 from taso_py.cost.cache import proofs_path
 from taso_py.errors import CertificateError, DecisionsError, MismatchError, RuleError, TypingError, UsageError
 from taso_py.onnx_io.artifact import CopiedFile, GivenProto, RewrittenModel, require_unchanged
-from taso_py.onnx_io.contract import PROVENANCE
 from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.ours import KEYS
 from taso_py.options import ApplyOptions
 from taso_py.options.spelling import spelled
 from taso_py.prove.sites import SiteProofs, extended
@@ -86,7 +86,7 @@ def _require_said(decisions: Decisions, options: ApplyOptions) -> None:
             else "the decisions were made without --freeze-initializers: leave it out, or decide again with it"
         )
     for key, text in decisions.metadata.items():
-        if not key.startswith(PROVENANCE):
+        if key not in KEYS:
             raise DecisionsError(f"metadata {key} is none that a rewrite may add")
         if len(key) + len(text) > _METADATA_CHARACTERS:
             raise DecisionsError(f"metadata {key[:40]} has over {_METADATA_CHARACTERS} characters")

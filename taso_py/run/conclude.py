@@ -21,11 +21,11 @@ from taso_py.onnx_io.artifact import (
     require_unchanged,
 )
 from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.ours import Key
 from taso_py.providers.choosing import run_of
 from taso_py.report.presenting import Presentation
 from taso_py.result import OutputError, Reason, ReasonCode, Result
 from taso_py.run.candidates import Candidate
-from taso_py.run.provenance import Key
 from taso_py.run.rewrites import rule_reports
 from taso_py.run.run import Run
 from taso_py.search.canonical import Canonicalizer
@@ -82,7 +82,7 @@ def rewritten(
     """The winner as it was made, with what the check found and the confirmation measured (None: nothing was timed)."""
     report, state = winner.report, winner.state
     if job.stop and job.options.provenance:  # known only now; a later run must not take it for all that there is
-        made.model.metadata_props[Key.INTERRUPTED] = "yes"
+        made.model.metadata_props.setdefault(Key.INTERRUPTED, "yes")
     start = state.trace[0].before
     result = replace(
         _frame(job, made, found.reason.value),

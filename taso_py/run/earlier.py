@@ -7,9 +7,9 @@ from contextlib import suppress
 from functools import partial
 
 from taso_py.certificate.record import Trail
+from taso_py.onnx_io.ours import Key
 from taso_py.result import ReasonCode, Result
 from taso_py.run.candidates import Candidate
-from taso_py.run.provenance import Key
 from taso_py.run.recall import Recall, Recalled
 from taso_py.run.run import SEARCH_SHARE, Run
 from taso_py.run.searching import cache_of, environment, start_of

@@ -19,6 +19,7 @@ from taso_py.check.check import Checker
 from taso_py.check.oracle import OracleLimits as CheckLimits
 from taso_py.errors import ModelError, OutputError, TooLateError, WorkerError, WorkerTimeoutError
 from taso_py.graph.table import Table
+from taso_py.onnx_io.ours import Key
 from taso_py.options import Options
 from taso_py.progress import Progress
 from taso_py.providers.lossless import require_lossless
@@ -251,8 +252,8 @@ def _workshop(job: Run, checker: Checker, folder: Path) -> Workshop:
 def _provenance(job: Run) -> dict[str, str]:
     """What decided the result, and at which sizes it was searched and checked."""
     sizes = provenance.shapes_text(job.setting.assignments)
-    made = {provenance.Key.VERSION.value: VERSION, **job.identity}
-    return made | ({provenance.Key.SHAPES: sizes} if sizes else {})
+    made = {Key.VERSION.value: VERSION, **job.identity}
+    return made | ({Key.SHAPES: sizes} if sizes else {})
 
 
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,32 +23,13 @@ from taso_py.certificate.digest import digest
 from taso_py.certificate.document import Digest
 from taso_py.check.shapes import Assignment
 from taso_py.files import load_arrays
-from taso_py.onnx_io.contract import PROVENANCE
+from taso_py.onnx_io.ours import Key, free_keys, is_ours, metadata_of
 from taso_py.options import Options
 from taso_py.options.field import declared
 from taso_py.providers.choosing import interpreter_of
 from taso_py.result import plain
 from taso_py.rules.library import Library
 from taso_py.version import VERSION
-
-
-class Key(StrEnum):
-    """The keys of the metadata."""
-
-    VERSION = f"{PROVENANCE}version"
-    RULES = f"{PROVENANCE}rules"
-    OPTIONS = f"{PROVENANCE}options"
-    ORIGINAL = f"{PROVENANCE}original"
-    DATA = f"{PROVENANCE}original-data"
-    SHAPES = f"{PROVENANCE}shapes"
-    INTERRUPTED = f"{PROVENANCE}interrupted"
-    APPROXIMATE = f"{PROVENANCE}approximate"
-    APPLIED = f"{PROVENANCE}applied"
-    RUNTIME = f"{PROVENANCE}onnxruntime"
-    CPU = f"{PROVENANCE}cpu"
-    PROVIDER = f"{PROVENANCE}provider"
-    THREADS = f"{PROVENANCE}threads"
-
 
 MACHINE: Mapping[Key, str] = MappingProxyType(
     {Key.RUNTIME: "ONNX Runtime", Key.CPU: "CPU", Key.PROVIDER: "provider", Key.THREADS: "threads"}
@@ -63,8 +43,8 @@ _OF_MACHINE = {"ep", "threads"}
 
 
 def stated(model: onnx.ModelProto) -> dict[str, str]:
-    """The keys of ours that a model has."""
-    return {entry.key: entry.value for entry in model.metadata_props if entry.key.startswith(PROVENANCE)}
+    """What a model says of its making: metadata of ours, not others under our prefix."""
+    return {key: text for key, text in metadata_of(model).items() if is_ours(key, text)}
 
 
 def identity(source: Path | onnx.ModelProto, options: Options, library: Library) -> dict[str, str]:
@@ -89,7 +69,9 @@ def approximate(model: onnx.ModelProto, source: Path | onnx.ModelProto, told: Ap
         "kind": told.kind, "budget": told.budget, "error": plain(told.error), "samples": told.test_samples,
         "random": told.random_data, "layers": [one.name for one in told.approximated], "exact": told.exact_sha256,
     }  # fmt: skip
-    return {Key.VERSION: VERSION, **_original(digest(source)), **kept, Key.APPROXIMATE: json.dumps(about)}
+    found = {Key.VERSION: VERSION, **_original(digest(source)), **kept, Key.APPROXIMATE: json.dumps(about)}
+    free = free_keys(metadata_of(model))
+    return {key: text for key, text in found.items() if key in free}
 
 
 def _original(files: Digest) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 from taso_py.errors import ModelError, OutputError
 from taso_py.files import parse_json, same_file
 from taso_py.onnx_io.artifact import external_locations
+from taso_py.onnx_io.ours import Key
 from taso_py.onnx_io.read import parsed
 from taso_py.options import Options
 from taso_py.paths import is_file
@@ -17,7 +18,6 @@ from taso_py.progress import Progress
 from taso_py.providers.record import session_file, standing_record
 from taso_py.report.standing import Standing
 from taso_py.run import provenance
-from taso_py.run.provenance import Key
 from taso_py.run.subject import prepare
 from taso_py.run.usable import stated_rules
 from taso_py.version import VERSION

@@ -16,7 +16,11 @@ from taso_py.onnx_io.carry import difference
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
+from taso_py.onnx_io.ours import Key
 from tests.helpers.onnx_io_models import FLOAT, MODELS, documented, loose_ends, model, node, value, weight, with_if
+
+NEW = "0123456789abcdef"
+"""A digest of rules."""
 
 
 def round_trip(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -48,18 +52,34 @@ def test_original_is_not_changed_by_load_and_export() -> None:
 def test_provenance_is_the_only_addition() -> None:
     proto = documented()
     loaded = load(proto)
-    exported = export(loaded, loaded.table, provenance={"superopt.rules": "none"})
-    assert exported.metadata_props == {"author": "somebody", "superopt.rules": "none"}
+    exported = export(loaded, loaded.table, provenance={Key.RULES: NEW})
+    assert exported.metadata_props == {"author": "somebody", "superopt.rules": NEW}
     assert check_contract(proto, exported) == []
 
 
 def test_provenance_may_be_replaced() -> None:
     proto = documented()
-    proto.metadata_props.add(key="superopt.rules", value="old")
+    proto.metadata_props.add(key="superopt.rules", value="0" * 16)
+    proto.metadata_props.add(key="superopt.threads", value="2")
     loaded = load(proto)
-    exported = export(loaded, loaded.table, provenance={"superopt.rules": "new"})
-    assert exported.metadata_props["superopt.rules"] == "new"
+    exported = export(loaded, loaded.table, provenance={Key.RULES: NEW})
+    assert exported.metadata_props == {"author": "somebody", "superopt.rules": NEW}
     assert check_contract(proto, exported) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [("superopt.note", "mine"), ("superopt.rules", "of the house"), ("superopt.", "")]
+)
+def test_what_is_not_recognisably_ours_stays(key: str, text: str) -> None:
+    proto = documented()
+    proto.metadata_props.add(key=key, value=text)
+    loaded = load(proto)
+    told = {Key.RULES: NEW, Key.THREADS: "2"}
+    exported = export(loaded, loaded.table, provenance=told)
+    assert exported.metadata_props == {"author": "somebody", **told, key: text}
+    assert check_contract(proto, exported) == []
+    exported.metadata_props[key] = "other"
+    assert check_contract(proto, exported) != []
 
 
 @pytest.mark.parametrize("form", ["path", "text path", "bytes", "proto"])
