@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import json
 import os
 import signal
@@ -18,12 +20,14 @@ from onnx import TensorProto, helper, numpy_helper
 from taso_py.cli import outcome
 from taso_py.prove.trials.runs import Replay
 from taso_py.rules import lock as locks
+from tests.helpers.forked import Server
 from tests.helpers.judging import DOUBLE
 from tests.helpers.schemas import require_valid, require_valid_files
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: what the tests start would ignore it, too
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before any test module imports ONNX Runtime
+gc.set_threshold(200_000)  # as in processes that prove: many small terms and hardly a cycle
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,9 +41,25 @@ def cli_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept | {"PYTHONPATH": path} | dict(extra or {})
 
 
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Iterator[Server]]:
+    """What command lines are forked from, in turn."""
+    several = [Server(), Server()]
+    yield itertools.cycle(several)
+    for one in several:
+        one.close()
+
+
+FRESH = ("PYTHON", "LC_", "LANG", "OMP_", "GLIBC")
+"""Beginnings of variables that an interpreter reads once, at its start."""
+
+
 @pytest.fixture
-def run_cli(tmp_path: Path) -> RunCli:
-    """Run `python -m taso_py ARGUMENTS` as a real process, by default in a temporary folder."""
+def run_cli(tmp_path: Path, servers: Iterator[Server]) -> RunCli:
+    """Run `python -m taso_py ARGUMENTS` as a real process, by default in a temporary folder.
+
+    It is a fork of one that has imported most things, unless it is to be ``fresh``, or depends on how it is started.
+    """
 
     def run(
         *arguments: str | Path,
@@ -47,17 +67,17 @@ def run_cli(tmp_path: Path) -> RunCli:
         env: Mapping[str, str] | None = None,
         timeout: float = 120,
         preexec: Callable[[], None] | None = None,
+        fresh: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         cache = {"SUPEROPT_CACHE": str(tmp_path.parent / f"{tmp_path.name}-cache.sqlite")}
-        done = subprocess.run(
-            [sys.executable, "-m", "taso_py", *map(str, arguments)],
-            cwd=cwd or tmp_path,
-            env=cli_environment(cache | dict(env or {})),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            preexec_fn=preexec,
-        )
+        told, whole = list(map(str, arguments)), cli_environment(cache | dict(env or {}))
+        if fresh or preexec is not None or any(name.startswith(FRESH) for name in env or ()):
+            done = subprocess.run(
+                [sys.executable, "-m", "taso_py", *told],
+                cwd=cwd or tmp_path, env=whole, capture_output=True, text=True, timeout=timeout, preexec_fn=preexec,
+            )  # fmt: skip
+        else:
+            done = next(servers).run(told, cwd=cwd or tmp_path, env=whole, timeout=timeout)
         if "--json" in arguments and "--help" not in arguments:
             require_valid(json.loads(done.stdout))
         require_valid_files(cwd or tmp_path)
