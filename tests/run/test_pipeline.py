@@ -17,6 +17,7 @@ from scripts.bench.networks import mobileone_s0, nasrnn
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.errors import MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
+from taso_py.result import Result
 from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import Rule
@@ -56,9 +57,16 @@ def test_a_search_without_timing_that_does_not_end_in_time_leaves_the_model_as_i
     assert "the search without timing did not end" in result.reason.words
 
 
-def test_mobileone_becomes_one_convolution_per_block() -> None:
+@pytest.fixture(scope="module")
+def mobileone() -> tuple[onnx.ModelProto, Result]:
+    """A model and its result, which two tests look at; in one group, so that one process has both."""
     proto = mobileone_s0(width=0.25, image=32)
-    result = taso_py.optimize(proto, race=False, strict=True, time_budget_s=900)
+    return proto, taso_py.optimize(proto, race=False, strict=True, time_budget_s=900)
+
+
+@pytest.mark.xdist_group("mobileone")
+def test_mobileone_becomes_one_convolution_per_block(mobileone: tuple[onnx.ModelProto, Result]) -> None:
+    proto, result = mobileone
     assert result.improved is None
     made = [n.op_type for n in result.model.graph.node]
     assert "BatchNormalization" not in made
@@ -99,8 +107,9 @@ def test_without_a_race_the_same_bytes_every_time() -> None:
     assert runs[0] == runs[1]
 
 
-def test_its_own_output_is_accepted_and_stays() -> None:
-    once = taso_py.optimize(mobileone_s0(width=0.25, image=32), race=False, time_budget_s=900)
+@pytest.mark.xdist_group("mobileone")
+def test_its_own_output_is_accepted_and_stays(mobileone: tuple[onnx.ModelProto, Result]) -> None:
+    _, once = mobileone
     again = taso_py.optimize(once.model, race=False, time_budget_s=900)
     assert not again.rules
     assert again.nodes_after == once.nodes_after
