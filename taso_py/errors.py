@@ -149,6 +149,13 @@ class UndecidedError(GateError):
     code = "not decided"
 
 
+class TimeBudgetError(SuperoptError):
+    """The time budget ended before there was a verdict; it is no error of the models."""
+
+    exit_code = 8
+    code = "not decided"
+
+
 class ApproximateError(SuperoptError):
     """The exact part of a model is certified; the rest is an approximation, of which nothing is proved.
 

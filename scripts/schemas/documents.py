@@ -260,7 +260,7 @@ def _of_models() -> tuple[Document, ...]:
             benchmark.SCHEMA,
             "superopt bench: latencies of models, and how many times faster than the first each is.",
             {
-                **fields_of(benchmark.Benchmark, ("rounds", "threads", "ep", "shapes")),
+                **fields_of(benchmark.Benchmark, ("rounds", "threads", "ep", "shapes", "stop_reason")),
                 "models": list[TimedModel],
             },
             parts={"TimedModel": {**fields_of(BenchRow), "path": str, "budget": BudgetReport | None}},

@@ -5,6 +5,7 @@ Only ratios of blocks from the same round are compared; absolute times drift on 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from taso_py.backend.statistics import (
     geometric_mean,
     percentiles,
 )
-from taso_py.errors import UsageError
+from taso_py.errors import TooLateError
 
 MIN_CONFIRM_ROUNDS = 12
 GROUPS = 3
@@ -151,11 +152,12 @@ def bench(
 ) -> BenchReport:
     """Time every model in paired blocks; ratios are first model / model, per round."""
     refs = [ModelRef.of(model) for model in models]
-    with Worker(config) as worker:
+    patience = math.inf if deadline is None else deadline + _PATIENCE_S
+    with Worker(config) as worker, worker.keeping_to(patience):
         handles = [worker.open(ref) for ref in refs]
         timed = worker.time_rounds(handles, [feeds] * len(refs), rounds=rounds, block_s=block_s, deadline=deadline)
     if not timed:
-        raise UsageError("the time allowed is too short for one round: raise it or give fewer models")
+        raise TooLateError("the time allowed is too short for one round: raise it or give fewer models")
     medians = [[float(np.median(block)) for block in blocks] for blocks in timed]
     rows = []
     for i, ref in enumerate(refs):

@@ -57,6 +57,8 @@ class Prepared:
     notes: tuple[str, ...]
     unstable: frozenset[str]
     """Outputs that differ between two runs of the original: only their form is compared."""
+    left_out: int = 0
+    """Sets of inputs for which there was no time."""
 
     def own_error(self, output: str) -> float:
         """The original's largest error with the optimizer on, over all cases; inf where NaN or Inf moved."""
@@ -101,6 +103,7 @@ class Oracle:
         self.notes: list[str] = []
         self.sizes: Mapping[str, int] = {}
         """Sizes of symbols with which the original is known to run."""
+        self.left_out = 0
         self.evaluable = True  # until the float64 evaluation fails once
 
     def prepare(self, limits: OracleLimits) -> Prepared:
@@ -117,7 +120,7 @@ class Oracle:
                 self.worker.close(optimised)
         if not cases:
             raise ModelError(f"{self.original.name}: ONNX Runtime runs it only sometimes: {self.notes[-1]}")
-        return Prepared(tuple(cases), tuple(self.notes), unstable)
+        return Prepared(tuple(cases), tuple(self.notes), unstable, self.left_out)
 
     def _open_exact(self) -> int:
         try:
@@ -194,7 +197,9 @@ class Oracle:
         for number, plan in enumerate(plans):
             begin = time.monotonic()
             if number >= ALWAYS and (begin >= limits.deadline or kept > KEPT_BYTES):
-                why = "no time" if begin >= limits.deadline else "too much memory"
+                late = begin >= limits.deadline
+                why = "no time" if late else "too much memory"
+                self.left_out = len(plans) - number if late else 0
                 self.notes.append(f"{len(plans) - number} of {len(plans)} input sets left out: {why}")
                 break
             try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from taso_py.backend.protocol import Feeds
 from taso_py.check.compare import Deviation
+
+StopReason = Literal["completed", "time budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class CheckReport:
     rtol: float | None = None
     atol: float | None = None
     failing_case: str | None = None
+    stop_reason: StopReason = "completed"
+    """"time budget": nothing differs so far, but not everything was compared, so that it is not `passed`."""
     budget: BudgetReport | None = None
     """Instead of all other figures where an error budget was given."""
     failing_feeds: Feeds | None = field(default=None, repr=False, compare=False)

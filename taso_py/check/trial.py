@@ -40,6 +40,8 @@ class CandidateTrial:
     worst: tuple[float, Limit, Deviation] | None = None  # share of the limit, limit, deviation
     reference_error: float | None = None
     cases: list[CaseResult] = field(default_factory=list)
+    cut: bool = False
+    """Whether there was no time for some sets of inputs."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -102,6 +104,7 @@ class CandidateTrial:
             worst=deviation,
             warnings=tuple(dict.fromkeys(self.warnings)),
             notes=(*self.prepared.notes, *dict.fromkeys(self.notes)),
+            stop_reason="time budget" if self.reason is None and (self.cut or self.prepared.left_out) else "completed",
             elapsed_s=elapsed_s,
             failing_case=None if self.failing is None else self.failing.label,
             failing_feeds=None if self.failing is None else self.failing.feeds,
@@ -111,6 +114,7 @@ class CandidateTrial:
         """The cases; after the deadline only the first two."""
         for number, case in enumerate(self.prepared.cases):
             if number >= ALWAYS and time.monotonic() >= self.deadline:
+                self.cut = True
                 self.notes.append(f"candidate compared on {number} of {len(self.prepared.cases)} input sets")
                 return
             yield case

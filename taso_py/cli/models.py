@@ -10,7 +10,7 @@ from taso_py import api
 from taso_py.cli.command import Command
 from taso_py.cli.outcome import emit
 from taso_py.cli.shared import FILE, SETTINGS, takes
-from taso_py.errors import MismatchError
+from taso_py.errors import MismatchError, TimeBudgetError
 from taso_py.options import BenchOptions, CheckOptions, DiffDelivery, DiffOptions, Display, InspectOptions
 from taso_py.streams import LEVELS, say
 
@@ -89,6 +89,8 @@ def check(first: Path, second: Path, options: CheckOptions, display: Display) ->
         say(f"superopt: {remark}", level=LEVELS["warning"])
     if display.as_json:
         emit(comparison_json(first, second, report))
+    if report.stop_reason == "time budget":
+        raise TimeBudgetError(report.reason or "no verdict")
     if not report.passed:
         raise MismatchError(report.reason or f"{first} and {second} differ")
     if not display.as_json:

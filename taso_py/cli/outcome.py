@@ -45,7 +45,8 @@ Exit codes:
   5    ONNX Runtime or execution provider missing
   6    a condition of --gate or --min-speedup missed (the model is still written, as with 7 and 8)
   7    the measurement is too noisy to say whether the speed-up is reached
-  8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early
+  8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early;
+       or the time budget ended before there was a verdict (check, bench)
   9    the exact part is certified, and the rest is an approximation, which is not proved (certify)
   70   internal error, or a proof that an instance contradicts (verify)
   129  SIGHUP: what was confirmed is written, else a copy of MODEL

@@ -164,12 +164,22 @@ class TimeOptions(OptionRecord):
     )
 
 
+LONG_S = 3600.0
+"""The time budget of what takes seconds or minutes, so that a pipeline's step ends."""
+
 # ---- one record for each function ------------------------------------------------------------------------------------
 
 
 @record
 class CheckOptions(BudgetOptions, ToleranceOptions, DataOptions, SessionOptions):
     """The options of `check`."""
+
+    time_budget_s: float = reworded(
+        TimeOptions,
+        "time_budget_s",
+        "For the whole command; exit code 8 where it ends before there is a verdict.",
+        default=LONG_S,
+    )
 
 
 @record
@@ -188,6 +198,12 @@ class DiffOptions(OptionRecord):
 class BenchOptions(BudgetOptions, DataOptions, SessionOptions):
     """The options of `bench`."""
 
+    time_budget_s: float = reworded(
+        TimeOptions,
+        "time_budget_s",
+        "For the whole command; exit code 8 where it ends before two rounds are timed.",
+        default=LONG_S,
+    )
     rounds: int = option("--rounds", 20, "Paired rounds.", within=Range(least=2), group="Measurement")
     block_s: float = option(
         "--block",

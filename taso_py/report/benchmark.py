@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from taso_py.approximate.record import figure
 from taso_py.backend.timing import BenchRow
-from taso_py.check.report import BudgetReport
+from taso_py.check.report import BudgetReport, StopReason
 from taso_py.report.comparison import beyond_budget
 from taso_py.report.content import shape_text, three_digits
 from taso_py.report.table import TextTable
@@ -34,6 +34,8 @@ class Benchmark:
     budgets: tuple[BudgetReport | None, ...] = ()
     """For each model whether it keeps the error budget against the first; empty where none was given."""
 
+    stop_reason: StopReason = "completed"
+    """"time budget": it ended before all rounds were timed that were asked for."""
     notes: tuple[str, ...] = ()
     """Remarks for the reader, one line each; shown by the command line, not part of the JSON."""
 
@@ -49,6 +51,7 @@ class Benchmark:
         found = zip(self.models, self.rows, budgets, strict=True)
         rows = [{**plain(row), "path": name, "budget": plain(budget)} for name, row, budget in found]
         head = {"schema": SCHEMA, "rounds": self.rounds, "threads": self.threads, "ep": self.ep}
+        head["stop_reason"] = self.stop_reason
         return json.dumps({**head, "shapes": plain(self.shapes), "models": rows}, indent=2)
 
 

@@ -13,7 +13,7 @@ from taso_py.result import plain
 SCHEMA = "superopt.check/1"
 FIELDS = (
     *("passed", "reason", "max_rel_error", "max_abs_error", "tolerance", "rtol", "atol", "own_error"),
-    *("reference_error", "failing_case", "worst", "cases", "warnings", "notes", "elapsed_s", "budget"),
+    *("reference_error", "failing_case", "worst", "cases", "warnings", "notes", "elapsed_s", "budget", "stop_reason"),
 )
 
 

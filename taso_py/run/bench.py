@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
@@ -14,17 +15,42 @@ from taso_py.check.fitting import fitted_instead
 from taso_py.check.inputs import make_feeds, with_arrays
 from taso_py.check.report import BudgetReport
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes
-from taso_py.errors import ModelError, UsageError
+from taso_py.errors import ModelError, TimeBudgetError, TooLateError, UsageError, WorkerTimeoutError
 from taso_py.files import load_arrays
 from taso_py.options import BenchOptions
+from taso_py.options.spelling import spelled
 from taso_py.providers.choosing import worker_config
 from taso_py.report.benchmark import Benchmark
 from taso_py.run.budget import data_of, kept, notes_of, require_usable
 from taso_py.run.subject import Model, blaming, named, reference, require_runnable
 
+_LEAST_ROUNDS = 2
+"""An interval of one round would claim to be certain."""
+
 
 def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
-    """Times the models in alternating blocks on the same inputs; `UsageError` where their interfaces differ."""
+    """Times the models in alternating blocks on the same inputs; `UsageError` where their interfaces differ.
+
+    `TimeBudgetError` where the time budget ends before two rounds are timed.
+    """
+    until = time.monotonic() + options.time_budget_s
+    try:
+        found = _timed(models, options, until)
+    except (ModelError, TooLateError, WorkerTimeoutError):
+        if time.monotonic() < until:
+            raise
+        raise _too_late(0) from None
+    if found.rounds < min(_LEAST_ROUNDS, options.rounds):
+        raise _too_late(found.rounds)
+    return found
+
+
+def _too_late(rounds: int) -> TimeBudgetError:
+    words = f"the time budget ended after {rounds} of the rounds, and {_LEAST_ROUNDS} are the least that say anything"
+    return TimeBudgetError(f"no verdict: {words}; raise {spelled('time_budget_s')}")
+
+
+def _timed(models: Sequence[Model], options: BenchOptions, until: float) -> Benchmark:
     require_runnable(*models)
     references = [reference(model) for model in models]
     first, *others = [read_facts(one) for one in references]
@@ -32,20 +58,21 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
         if (reason := interface_difference(first, other)) is not None:
             raise UsageError(f"{named(model)} cannot be timed against {named(models[0])}: {reason}")
     arrays = load_arrays(options.inputs)
-    budgets, sample, notes = _budgets(references, options)
+    budgets, sample, notes = _budgets(references, options, until)
     given = with_arrays(options.shapes or sample, arrays)
     config = worker_config(options)
 
     def timed_at(specs: Sequence[InputSpec], sizes: Assignment) -> BenchReport:
         feeds = make_feeds(specs, sizes, seed=options.seed, overrides=arrays)
-        return time_models(references, config, feeds, rounds=options.rounds, block_s=options.block_s, seed=options.seed)
+        rounds, block_s, seed = options.rounds, options.block_s, options.seed
+        return time_models(references, config, feeds, rounds=rounds, block_s=block_s, deadline=until, seed=seed)
 
     sizes = resolve_shapes(first.inputs, given)
     with blaming(models[0]) if len(models) == 1 else nullcontext():
         try:
             timed = timed_at(first.inputs, sizes)
         except ModelError:
-            with Worker(WorkerConfig(threads=config.threads)) as worker:
+            with Worker(WorkerConfig(threads=config.threads)) as worker, worker.keeping_to(until):
                 fit = fitted_instead(worker, references[0], first, given, arrays, seed=options.seed)
             if fit is None:
                 raise
@@ -59,17 +86,25 @@ def bench(models: Sequence[Model], options: BenchOptions) -> Benchmark:
         ep=config.ep,
         shapes=dict(sizes.shapes),
         budgets=budgets,
-        notes=notes,
+        stop_reason="completed" if timed.rounds == options.rounds else "time budget",
+        notes=(*notes, *_cut_note(timed.rounds, options)),
     )
 
 
+def _cut_note(rounds: int, options: BenchOptions) -> tuple[str, ...]:
+    if rounds == options.rounds:
+        return ()
+    return (f"the time budget ended after {rounds} of {options.rounds} rounds, for which the figures hold",)
+
+
 def _budgets(
-    models: Sequence[ModelRef], options: BenchOptions
+    models: Sequence[ModelRef], options: BenchOptions, until: float
 ) -> tuple[tuple[BudgetReport | None, ...], Mapping[str, Shape], tuple[str, ...]]:
     """Of each model whether it keeps the budget against the first, sizes of samples, and notes; nothing without one."""
     if options.error_budget is None:
         return (), {}, ()
     data = data_of(models[0], options)
-    require_usable(models[0], data, options)
-    found = (None, *(kept(models[0], model, data, options, models=len(models) - 1) for model in models[1:]))
+    require_usable(models[0], data, options, until=until)
+    others = models[1:]
+    found = (None, *(kept(models[0], one, data, options, until=until, models=len(others)) for one in others))
     return found, {} if data.samples.random else data.samples.shapes, notes_of(data)

@@ -115,20 +115,28 @@ def _random_note() -> str:
 
 
 def kept(
-    first: ModelRef, second: ModelRef, data: Data, options: CheckOptions | BenchOptions, *, models: int = 1
+    first: ModelRef,
+    second: ModelRef,
+    data: Data,
+    options: CheckOptions | BenchOptions,
+    *,
+    until: float,
+    models: int = 1,
 ) -> BudgetReport:
     """The second model, as it is deployed, against the first with the optimiser off, on all different samples.
 
     ``models`` are compared with the first, and the warrant is for all of them at once.
 
-    ModelError or WorkerError where one does not run, UsageError where the metric gives no number.
+    ModelError or WorkerError where one does not run, UsageError where the metric gives no number, TooLateError or
+    WorkerTimeoutError where that is not known ``until`` then (time.monotonic()).
     """
     config = worker_config(options)
     assert options.error_budget is not None
-    with Worker(config) as worker, Worker(WorkerConfig(threads=config.threads)) as oracle:
+    plain = WorkerConfig(threads=config.threads)
+    with Worker(config) as worker, Worker(plain) as oracle, worker.keeping_to(until), oracle.keeping_to(until):
         judge = Judge(first, data.samples, worker, oracle, data.metric, patience_s=worker.timeout)
         try:
-            found = judge.verdict(second, data.numbers)
+            found = judge.verdict(second, data.numbers, until=until)
         except MetricError as error:
             raise UsageError(str(error)) from None
     keeps = found.error <= options.error_budget

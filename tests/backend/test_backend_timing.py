@@ -19,7 +19,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, Time, Timings, WorkerConfig
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
 from taso_py.backend.timing import Confirmation, Unconfirmed, bench, confirm
-from taso_py.errors import UsageError
+from taso_py.errors import TooLateError
 from tests.helpers.scripted import NEVER, ONE, ScriptedWorker, X, refs, text_model
 
 
@@ -241,5 +241,5 @@ def test_confirm_and_bench_on_real_sessions(tmp_path: Path) -> None:
     for row in (first, second):
         assert 0 < row.latency_ms.p50 <= row.latency_ms.p90 <= row.latency_ms.p99
         assert row.runs >= 4
-    with pytest.raises(UsageError, match="too short for one round"):
+    with pytest.raises(TooLateError, match="too short for one round"):
         bench([slow], config, X, deadline=time.monotonic() - 1)
