@@ -62,3 +62,11 @@ def is_text(path: str | Path) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def name_in_json(path: str | Path) -> str:
+    """The name as JSON can hold it: itself, or, where it is not UTF-8, the file: URI of the absolute path (RFC 8089).
+
+    Each %XX of that is a byte.  No path looks like one: pathlib makes one slash of three.
+    """
+    return str(path) if is_text(path) else Path(path).absolute().as_uri()

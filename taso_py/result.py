@@ -16,6 +16,7 @@ from taso_py.finished import PlacedModel
 from taso_py.gate import SPEEDUP, Condition, Measured, Verdict, judge, require
 from taso_py.options.delivery import REPORT_SUFFIXES
 from taso_py.options.gate import require_conditions
+from taso_py.paths import name_in_json
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.result/1"
@@ -372,7 +373,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Path):
-        return str(value)
+        return name_in_json(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):

@@ -140,7 +140,26 @@ def formatted(text: str, *, level: int, logger: str, created: float | None = Non
         "logger": logger,
         "message": message.removeprefix(f"{name}: "),
     }
-    return json.dumps(entry | further)
+    return json.dumps(_without_halves(entry | further))
+
+
+def strict_json(text: str) -> str:
+    """JSON without halves of characters, which strict readers refuse: bytes of names are spelled, as in ``\\xff``."""
+    if "\\udc" not in text:
+        return text
+    return json.dumps(_without_halves(json.loads(text)), indent=2)
+
+
+def _without_halves(value: Any) -> Any:
+    """The same, the bytes that Python keeps of names that are not UTF-8 spelled."""
+    if isinstance(value, str):
+        try:
+            return value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        except UnicodeEncodeError:  # half of a character that is no byte of a name
+            return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_without_halves(key): _without_halves(item) for key, item in value.items()}
+    return [_without_halves(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def printable(text: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from taso_py.cli import main, superopt
 from taso_py.cli.settings import leaves, options_of
 from taso_py.cli.shared import FieldOption
-from taso_py.paths import exists, is_file, is_folder, is_text, real, why_no_file
+from taso_py.paths import exists, is_file, is_folder, is_text, name_in_json, real, why_no_file
 from tests.conftest import ROOT, tiny_network
 
 LONG = "a" * 300
@@ -92,6 +92,12 @@ def test_questions_to_a_path_are_never_errors(tmp_path: Path) -> None:
     assert why_no_file(tmp_path) == "it is a directory"
     assert why_no_file(Path("/dev/null")) == "it is not a regular file"
     assert (is_text("ü"), is_text(os.fsdecode(b"\xff"))) == (True, False)
+
+
+def test_only_a_name_that_is_not_utf8_becomes_a_uri() -> None:
+    assert name_in_json(Path("a ü%.onnx")) == "a ü%.onnx"
+    assert name_in_json(os.fsdecode(b"/a %\xff")) == "file:///a%20%25%FF"
+    assert name_in_json(Path("file:///a%FF")) == "file:/a%FF"
 
 
 ASKING = {"exists", "is_file", "is_dir", "resolve", "samefile"}

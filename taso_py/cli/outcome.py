@@ -20,7 +20,7 @@ from taso_py.cli import speech
 from taso_py.errors import OutputError, SuperoptError, UsageError
 from taso_py.options.spelling import spelling_as_command_line
 from taso_py.stop import Ended
-from taso_py.streams import blocking, discard, say, steady
+from taso_py.streams import blocking, discard, say, steady, strict_json
 from taso_py.version import VERSION
 
 SCHEMA = "superopt.error/1"
@@ -157,7 +157,7 @@ def _emit_failure(ending: Ending) -> None:
         "exit_code": ending.exit_code,
     }
     with suppress(OutputError, BrokenPipeError):
-        emit(json.dumps(told, indent=2))
+        emit(strict_json(json.dumps(told, indent=2)))
 
 
 def exit_code_after(number: int) -> int:
@@ -169,6 +169,7 @@ def emit(text: str) -> None:
     """Print a result on stdout; raises OutputError where that fails for another reason than a closed pipe."""
     if (answer := _answer()) is not None:
         answer.given = True
+        text = strict_json(text) if answer.as_json else text
     if sys.stdout is None:
         raise OutputError("cannot write to stdout: it is closed (redirect it elsewhere)")
     try:

@@ -11,6 +11,7 @@ from typing import Any
 from taso_py.difference.compare import Difference
 from taso_py.difference.graph import Graph, Operation
 from taso_py.difference.regions import Piece
+from taso_py.paths import name_in_json
 from taso_py.report.content import count
 from taso_py.report.names import clipped
 from taso_py.report.story import MOST_DRAWN, node_lines, story
@@ -41,8 +42,8 @@ class Differences:
         forms = {id(region): k for k, group in enumerate(found.alike) for region in group}
         return {
             "schema": SCHEMA,
-            "first": {"path": self.first, **_model(found.before)},
-            "second": {"path": self.second, **_model(found.after)},
+            "first": {"path": name_in_json(self.first), **_model(found.before)},
+            "second": {"path": name_in_json(self.second), **_model(found.after)},
             "same": found.same,
             "unchanged": found.unchanged,
             "operators": {name: list(pair) for name, pair in found.operators.items()},

@@ -17,6 +17,7 @@ from taso_py.report.page.charts import latency_chart, time_table
 from taso_py.report.story import LawCard, Story, node_lines, story, story_of
 from taso_py.report.table import TextTable
 from taso_py.result import Result
+from taso_py.streams import strict_json
 
 _LINES = 60
 
@@ -90,7 +91,7 @@ def _markdown_law(card: LawCard) -> str:
 
 
 def _json(found: Result | Differences) -> str:
-    return found.to_json() + "\n"
+    return strict_json(found.to_json()) + "\n"
 
 
 def _comparison_html(found: Differences) -> str:

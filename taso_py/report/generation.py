@@ -9,6 +9,7 @@ from pathlib import Path
 from taso_py.files import write_text
 from taso_py.generate.job import HEAD, Figures, Settings, text_of
 from taso_py.paths import is_file
+from taso_py.result import plain
 from taso_py.rules.rule import Rule
 
 SCHEMA = "superopt.generation/1"
@@ -49,7 +50,7 @@ class Generated:
         """One JSON object."""
         found = {
             "schema": SCHEMA,
-            "output": None if self.output is None else str(self.output),
+            "output": plain(self.output),
             "rules": len(self.rules),
             **asdict(self.figures),
             "seconds": round(self.seconds, 1),

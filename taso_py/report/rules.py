@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taso_py.paths import real
+from taso_py.paths import name_in_json, real
 from taso_py.report.content import number
 from taso_py.report.proofs import columns, obligations_plain, obligations_text, proof_lines
 from taso_py.rules.location import rules_directory
@@ -50,7 +50,7 @@ class ListedRule:
             "name": rule.name,
             "id": rule.id,
             "status": self.status,
-            "file": str(rule.file),
+            "file": name_in_json(rule.file),
             "line": rule.line,
             "conditions": [condition_text(condition) for condition in rule.conditions],
             "text": rule.text(),

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from taso_py.result import plain
+
 SCHEMA = "superopt.standing/1"
 
 
@@ -37,5 +39,5 @@ class Standing:
         """One JSON object."""
         with self.output.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        head = {"schema": SCHEMA, "input": str(self.input), "output": str(self.output), "output_sha256": found}
+        head = {"schema": SCHEMA, "input": plain(self.input), "output": plain(self.output), "output_sha256": found}
         return json.dumps(head | {"current": self.current, "provenance": dict(self.provenance)}, indent=2)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
 import onnx
@@ -295,6 +298,34 @@ def test_a_name_that_is_not_utf8_is_spelled_in_reports(here: Path, run_cli: RunC
     assert r"o\udcff.onnx" in summary.read_text(encoding="utf-8")
     assert run_cli("diff", "model.onnx", out, "--report", "d.md").returncode == 0
     assert r"o\udcff.onnx" in (here / "d.md").read_text(encoding="utf-8")
+
+
+def strictly(text: str) -> dict[str, Any]:
+    """JSON as readers in other languages take it: no half of a character anywhere, spelled or not."""
+    text.encode()
+    found: dict[str, Any] = json.loads(text)
+    json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def test_a_name_that_is_not_utf8_comes_back_out_of_json(here: Path, run_cli: RunCli) -> None:
+    out = here / f"o %41{STRANGE}.onnx"
+    arguments = ("optimize", "model.onnx", "-o", out.name, "--no-race", "--json")
+    told = strictly(run_cli(*arguments, "--report", "r.json").stdout)
+    again = strictly(run_cli(*arguments).stdout)
+    inspected = strictly(run_cli("inspect", out, "--json").stdout)
+    compared = strictly(run_cli("diff", "model.onnx", out, "--json").stdout)["second"]
+    reported = strictly((here / "r.json").read_text(encoding="utf-8"))
+    uris = (told["output"], reported["output"], again["output"], inspected["input"], compared["path"])
+    assert {unquote_to_bytes(urlsplit(uri).path) for uri in uris} == {os.fsencode(out)}
+    assert {uri.partition("/")[0] for uri in uris} == {"file:"}
+    assert (told["input"], again["schema"]) == ("model.onnx", "superopt.standing/1")
+
+
+def test_a_line_of_json_spells_the_bytes(here: Path, run_cli: RunCli) -> None:
+    done = run_cli("inspect", f"no{STRANGE}.onnx", "--json", "--log-format", "json")
+    assert strictly(done.stdout)["error"].startswith(r"no\xff.onnx does not exist")
+    assert strictly(done.stderr)["message"].startswith(r"no\xff.onnx does not exist")
 
 
 @pytest.mark.usefixtures("here", "no_search")
