@@ -37,8 +37,9 @@ EXIT_CODES = """\b
 Exit codes:
   0    done, improved or not
   1    mismatch (check, certify, apply, --strict), or an error budget that is not kept (check, bench),
-       or a rule that is not as its file promises (verify), or a law that does not follow
-       (rules derive), or a provider that fails a check (eps --test)
+       or a rule that is not as its file promises (verify) or not proved (rules show
+       --obligations), or a law that does not follow (rules derive), or a provider that fails a
+       check (eps --test)
   2    usage, or a provider that does not compute in float32 (optimize)
   3    MODEL missing, unreadable or not runnable
   4    output cannot be written
