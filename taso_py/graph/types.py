@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from taso_py.graph.sizes import Size, product
 
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+HALVES = frozenset({"float16", "bfloat16"})
+FLOATS = HALVES | {"float32", "float64"}
 INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 
 BYTES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -51,6 +51,17 @@ def represents(dtype: str, value: float | Fraction | Size) -> bool:
     return math.isfinite(held) and error <= min(_ROUNDING * abs(float(value)), _STEPS * _EPSILON[dtype])
 
 
+def passes(dtype: str, value: float | Fraction | Size, among: Iterable[str]) -> bool:
+    """Whether a number becomes one of an element type beside tensors of the types ``among``.
+
+    As `represents`; exactly where one of these is a wider floating type, for which the rounding would be an error.
+    """
+    narrow = dtype in _FLOATING and any(_EPSILON[other] < _EPSILON[dtype] for other in among if other in _FLOATING)
+    if narrow and not isinstance(value, Expression) and math.isfinite(value):
+        return as_held(dtype, float(value)) == value
+    return represents(dtype, value)
+
+
 def require_held(operator: Operator, dtype: str, values: Sequence[float]) -> None:
     """TypingError where an integer type, or bool, does not hold an attribute that becomes an element."""
     wrong = [] if dtype in FLOATS else [v for v in values if not represents(dtype, v)]
@@ -77,6 +88,8 @@ class Fill(Operator):
     def infer(self, *operands: TensorType) -> TensorType:
         if not represents(self.dtype, self.value):
             raise TypingError(f"{self.dtype} cannot represent {self.value}")
+        if any(isinstance(d, int) and d < 0 for d in self.shape):
+            raise TypingError(f"Fill of the shape {self.shape}")
         return TensorType(self.dtype, self.shape)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:

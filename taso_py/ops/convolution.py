@@ -97,6 +97,11 @@ class Conv(Operator):
         spatial = tuple(k.result(d) for k, d in zip(self.windows(w), x.dims[2:], strict=True))
         return TensorType(same_dtype(*operands), (x.dims[0], w.dims[0], *spatial))
 
+    @property
+    def may_skip(self) -> Sequence[int]:
+        """Weights that meet nothing but padding."""
+        return (1,) if any(pad != 0 for pad in self.pads) else ()
+
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         x, w, *bias = operands
         n, o, *y = index
@@ -185,6 +190,11 @@ class ConvTranspose(Operator):
         if any(at_least(d, 1) is False for d in spatial):
             raise TypingError(f"a transposed convolution of {x} has no elements: {spatial}")
         return TensorType(same_dtype(*operands), (x.dims[0], channels, *spatial))
+
+    @property
+    def may_skip(self) -> Sequence[int]:
+        """Weights that meet no element of x."""
+        return (1,)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         x, w, *bias = operands

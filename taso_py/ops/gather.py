@@ -61,6 +61,8 @@ class Gather(Operator):
     def _indices(self, dim: Size) -> tuple[int, ...]:
         """The indices counted from the front; names among them, in a proof, are not negative (`nonnegative`)."""
         given: Sequence[Size] = self.indices
+        if not proving() and any(isinstance(i, Expression) for i in given):
+            raise TypingError("Gather by an index that is not known")
         names = [i for i in given if proving() and isinstance(i, Expression)]
         found = tuple(i + dim if i not in names and i < 0 and isinstance(dim, int) else i for i in self.indices)
         numbers = [i for i in found if i not in names]

@@ -10,7 +10,7 @@ import numpy as np
 
 from taso_py.arrays import Array
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size
+from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.ops.elementwise import round_attributes
 from taso_py.ops.meaning import Index, Number, Operand, Scalar, add, mul, total
@@ -120,6 +120,12 @@ class Gemm(Operator):
             return matrix
         result = (a.dims[1 if self.transA else 0], b.dims[0 if self.transB else 1])
         return add(matrix, _scaled(self.beta, operands[2][broadcast_index(operands[2], result, index)]))
+
+    @property
+    def may_skip(self) -> Sequence[int]:
+        """A product and an addend whose factor is 0 are not read."""
+        factors: tuple[float | Size, ...] = (self.alpha, self.alpha, self.beta)
+        return [k for k, factor in enumerate(factors) if isinstance(factor, Expression) or factor == 0]
 
     def normal(self, *operands: TensorType) -> Self:
         beta = self.beta if len(operands) == 3 else 1.0

@@ -161,6 +161,16 @@ class Operator:
         """The meaning: the result's element at ``index`` (one size per axis of the result)."""
         raise NotImplementedError
 
+    @property
+    def may_skip(self) -> Sequence[int]:
+        """Operands of which ONNX Runtime may leave out elements that `element` names: those may be undefined then."""
+        return ()
+
+    @property
+    def may_read_more(self) -> bool:
+        """Whether ONNX Runtime may multiply elements by 0 that `element` does not name: where those are not finite."""
+        return False
+
     def kernel(self, *operands: npt.NDArray[np.generic]) -> npt.NDArray[np.generic] | None:
         """A faster numpy evaluation of the same meaning, tested against it; None: use the meaning."""
         return None

@@ -124,6 +124,8 @@ class Pad(Operator):
         first = 13 if x.dtype == "bool" else self.since if x.dtype in FLOATS else 11
         if pads is None or opset < first or (self.mode == "wrap" and opset < 19):
             return None
+        if opset < 11 and float(np.float32(self.value)) != self.value:
+            return None  # the attribute is a float32
         if opset < 11:
             return Writing(self.onnx, (Given(0),), {"mode": self.mode, "pads": pads, "value": self.value})
         inputs: tuple[Given | Constant, ...] = (Given(0), Constant.integers(pads))

@@ -67,6 +67,11 @@ class Resize(Operator):
     def __post_init__(self) -> None:
         round_attributes(self, "extrapolation_value", "cubic_coeff_a")
 
+    @property
+    def may_read_more(self) -> bool:
+        """The neighbours of a position that an element lies at exactly."""
+        return self.mode != "nearest"
+
     def repeated(self, dims: Sequence[Size]) -> dict[int, Size]:
         """The axes of size 1 whose element is repeated, and how often: nothing depends on the number, a symbol too."""
         stretched = self.mode == "nearest" and self.keep_aspect_ratio_policy == "stretch"

@@ -77,6 +77,8 @@ class Axis:
 
 def ratio(scale: float) -> Fraction:
     """The simple fraction that a float32 scale stands for; the float itself where there is none."""
+    if not math.isfinite(scale):
+        raise TypingError(f"{scale} is no scale")
     simple = Fraction(scale).limit_denominator(4096)
     return simple if np.float32(float(simple)) == np.float32(scale) else Fraction(scale)
 

@@ -19,8 +19,8 @@ from taso_py.graph.types import INTEGERS
 from taso_py.prove.typings.site import Site
 from taso_py.prove.verdict import Proved
 from taso_py.rules.alpha import names_of, normal_law
-from taso_py.rules.coverage import AXES, FLAGS, LISTS, Typing, covered, typed
-from taso_py.rules.element_types import indexing
+from taso_py.rules.coverage import AXES, FLAGS, LISTS, Typing, covered
+from taso_py.rules.element_types import indexing, typed
 from taso_py.rules.lock import key_of
 from taso_py.rules.rule import Rule, RuleSet
 from taso_py.rules.term import names_in

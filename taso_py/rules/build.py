@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
 from taso_py.errors import TypingError
-from taso_py.graph.ordering import at_least
+from taso_py.graph.ordering import at_least, proving
 from taso_py.graph.sizes import Expression as SizeExpression
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
-from taso_py.ops.constants import Fill, represents
+from taso_py.ops.constants import Fill, passes
 from taso_py.ops.operator import Operator
-from taso_py.rules.element_types import DEFAULT
+from taso_py.rules.element_types import DEFAULT, HELD
 from taso_py.rules.signs import is_real
 from taso_py.rules.term import (
     Application,
@@ -23,6 +23,7 @@ from taso_py.rules.term import (
     Block,
     Call,
     Listing,
+    Name,
     Quantity,
     Scalar,
     Side,
@@ -31,6 +32,10 @@ from taso_py.rules.term import (
 )
 from taso_py.rules.unify import Binding, Unbound
 
+_WIDE = {"exponent": "float64"}
+"""Real attributes that ONNX does not hold in float32: Pow's exponent is a tensor."""
+_BOTH = ("extrapolation_value",)
+"""Elements of the result that ONNX holds in float32 all the same."""
 _POSITIONS = ("starts", "ends", "indices", "shape")
 """Attributes in which a negative number counts from the end, or stands for what is left."""
 
@@ -94,7 +99,10 @@ class Builder:
 def operator_of(term: Application, types: tuple[TensorType, ...], binding: Binding, dtype: str) -> Operator:
     """The term's operator with its attributes evaluated, in normal form for the operand types."""
     try:
-        attributes: dict[str, Any] = {name: _attribute(e, binding) for name, e in term.attributes}
+        given = dict(term.attributes).get("dtype")
+        made = types[0].dtype if types else dtype if given is None else str(binding.value(given))
+        among = (dtype, *(t.dtype for t in types), made)
+        attributes: dict[str, Any] = {name: _attribute(term, name, e, binding, among) for name, e in term.attributes}
     except (Unbound, TypeError, ZeroDivisionError, OverflowError) as error:
         raise NotBuildable(str(error)) from error
     if any(_has_fraction(v) for name, v in attributes.items() if not is_real(term.operator, name)):
@@ -114,25 +122,38 @@ def _has_fraction(value: Any) -> bool:
 
 
 def _from_end(term: Application, attributes: Mapping[str, Any], binding: Binding) -> bool:
-    """Whether a position that the rule computes is negative, which proofs do not take for one from the end.
+    """Whether a position that is not written as a number is negative, which proofs do not take for one from the end.
 
     A cut backwards ends before the first element: at -1 - n.
     """
-    backwards = any(isinstance(s, int) and s < 0 for s in attributes.get("steps", ()))
+    steps = attributes.get("steps", ())
     for name, expression in term.attributes:
-        if name in _POSITIONS and isinstance(expression, Listing) and not (backwards and name == "ends"):
-            computed = [binding.value(i) for i in expression.items if isinstance(i, Binary | Call)]
-            if any(at_least(-1 - v, 0) is True for v in computed if isinstance(v, int | SizeExpression)):
+        for k, item in enumerate(expression.items if name in _POSITIONS and isinstance(expression, Listing) else ()):
+            backwards = name == "ends" and k < len(steps) and isinstance(steps[k], int) and steps[k] < 0
+            value = binding.value(item) if isinstance(item, Name | Binary | Call) and not backwards else 0
+            if isinstance(value, int | SizeExpression) and at_least(-1 - value, 0) is True:
                 return True
     return False
 
 
-def _attribute(expression: AttributeExpression, binding: Binding) -> Any:
-    """An attribute's value; one that is computed may be rounded, but not to what the rule says other things of."""
-    exact = binding.exact(expression) if isinstance(expression, Binary | Call) else None
-    if isinstance(exact, Fraction) and not represents(DEFAULT, exact):
-        raise TypeError(f"{float(exact)} is no number of {DEFAULT}")
-    return binding.value(expression)
+def _attribute(
+    term: Application, name: str, expression: AttributeExpression, binding: Binding, types: Sequence[str]
+) -> Any:
+    """An attribute's value; a number that is named or computed may be rounded, but not beyond what literals may be.
+
+    A number of a wider type may not be rounded at all: ``types`` are those of the instance, the result's last.
+    """
+    value = binding.value(expression)
+    if is_real(term.operator, name) and not isinstance(expression, Quantity):
+        exact = binding.exact(expression)
+        held = {types[-1]} if name in HELD else {_WIDE.get(name, DEFAULT)}
+        held |= {DEFAULT} if name in _BOTH else set()
+        for number in exact if isinstance(exact, tuple) else (exact,):
+            if isinstance(number, int | float | Fraction) and not all(passes(t, number, types) for t in held):
+                raise TypeError(f"{float(number)} is no number of {' and '.join(sorted(held))}")
+            if isinstance(number, SizeExpression) and not proving():
+                raise TypeError(f"{number} is not known")
+    return value
 
 
 def mentioned(term: Application) -> Mapping[str, AttributeExpression]:

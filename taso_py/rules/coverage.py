@@ -21,13 +21,11 @@ from taso_py.graph.ordering import at_least
 from taso_py.graph.sizes import Size
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
-from taso_py.ops.comparison import Cast
-from taso_py.ops.elementwise import Power
 from taso_py.ops.operator import broadcast
 from taso_py.ops.slicing import Slice
 from taso_py.rules.alpha import names_of
 from taso_py.rules.axes import Everything, Parallel
-from taso_py.rules.element_types import asked, copied, index_terms, indexing
+from taso_py.rules.element_types import asked, copied, index_terms, indexing, typed
 from taso_py.rules.roles import listed_cuts, parts, repeated, roles, shape_of, shared, stretched
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
@@ -51,8 +49,6 @@ from taso_py.rules.term import (
     names_in,
 )
 
-_TYPED = (Cast, Power)
-"""Operators whose meaning depends on the element types of their operands."""
 _MOVES = frozenset({
     "Concat", "Expand", "Gather", "Pad", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
@@ -336,11 +332,6 @@ def _uses(side: Side, name: str) -> int:
         return own + max(map(deepest, term.arguments), default=0)
 
     return max(map(deepest, side.outputs), default=0)
-
-
-def typed(rule: Rule) -> bool:
-    """Whether what a rule says depends on the element types of its numbers."""
-    return any(a.operator in _TYPED for side in (rule.left, rule.right) for a in side.applications())
 
 
 def _axis_attributes(side: Side) -> Iterator[AttributeExpression]:

@@ -12,11 +12,15 @@ from taso_py.graph.types import FLOATS
 from taso_py.ops.comparison import And, Cast, Not, Or, Where
 from taso_py.ops.comparison import Relational as ComparingOperator
 from taso_py.ops.constants import as_held, represents
+from taso_py.ops.elementwise import Power
+from taso_py.ops.normalization import LayerNormalization
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Application, Quantity, Scalar, Side, Term, Variable
 
 DEFAULT = "float32"
-HELD = frozenset({"value", "min", "max"})
+_TYPED = (Cast, Power)
+"""Operators whose meaning depends on the element types of their operands."""
+HELD = frozenset({"value", "min", "max", "extrapolation_value"})
 """Attributes that are elements of what their operator makes."""
 
 
@@ -54,6 +58,17 @@ def ordinary_types(rule: Rule, _: np.random.Generator) -> ElementTypes:
 def plain_type(rule: Rule) -> str:
     """The element type that stands for numbers of any: float32, or float64 where that does not hold the literals."""
     return next((t for t in (DEFAULT, "float64") if holds_literals(rule, t)), DEFAULT)
+
+
+@lru_cache(maxsize=4096)
+def typed(rule: Rule) -> bool:
+    """Whether what a rule says depends on the element types of its numbers.
+
+    The moments of a LayerNormalization are float32, whatever it normalises.
+    """
+    applications = [a for side in (rule.left, rule.right) for a in side.applications()]
+    moments = [a for a in applications if a.operator is LayerNormalization and "output" in dict(a.attributes)]
+    return bool(moments) or any(a.operator in _TYPED for a in applications)
 
 
 @lru_cache(maxsize=1024)

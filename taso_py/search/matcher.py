@@ -20,17 +20,7 @@ from taso_py.rules.element_types import index_terms, indexing, literals_differ
 from taso_py.rules.predicates import PREDICATES
 from taso_py.rules.rule import Rule
 from taso_py.rules.signs import natural_names
-from taso_py.rules.term import (
-    Application,
-    Axis,
-    Comparison,
-    Membership,
-    Predicate,
-    Scalar,
-    Side,
-    Term,
-    Variable,
-)
+from taso_py.rules.term import Application, Axis, Comparison, Membership, Predicate, Scalar, Side, Term, Variable
 from taso_py.rules.unify import Binding, Unbound
 from taso_py.search.acceptance import constants_tame, dtypes_allowed, is_number, same_constant, spellable
 from taso_py.search.dependence import independent, joins
@@ -308,8 +298,9 @@ class Matcher:
 
     def _natural(self, binding: Binding) -> bool:
         """Whether every name that stands for a size is decided to be one: an equation may have a negative solution."""
-        known = (binding.names.get(name) for name in natural_names(self.rule))
-        return all(at_least(value, 0) is True for value in known if isinstance(value, int | Expression))
+        known = map(binding.names.get, natural_names(self.rule))
+        numbers = [v for v in known if isinstance(v, int | float | Expression)]
+        return all(v >= 0 if isinstance(v, float) else at_least(v, 0) is True for v in numbers)
 
     def _rebuilt(self, view: View, partial: _Partial, binding: Binding, dtype: str) -> list[Algebra] | None:
         """The left side built again under the substitution; None unless it is exactly what was matched."""

@@ -14,6 +14,7 @@ from taso_py.errors import TypingError
 from taso_py.graph.sizes import Size, substitute, symbol
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
+from taso_py.ops.constants import Fill
 from taso_py.ops.convolution import Conv
 from taso_py.ops.expand import Expand
 from taso_py.ops.gather import Gather
@@ -340,3 +341,13 @@ def test_max_pool_is_written_as_it_was_read() -> None:
     writing = reading.operator.write(13, [tensor(1, 2, 6, 7)])
     assert writing is not None
     assert writing.attributes == {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (0, 0, 1, 0)}
+
+
+def test_an_index_that_is_not_known_is_no_gather_outside_of_a_proof() -> None:
+    with pytest.raises(TypingError, match="not known"):
+        Gather(0, (N,), (1,)).infer(tensor(5))  # type: ignore[arg-type]
+
+
+def test_nothing_is_filled_of_a_negative_shape() -> None:
+    with pytest.raises(TypingError, match="shape"):
+        Fill(value=1.0, shape=(2, -1)).infer()

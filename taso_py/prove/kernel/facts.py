@@ -309,6 +309,8 @@ def _root(value: Sum) -> Fraction | None:
 
 def real(value: float | Size) -> Sum:
     """A real attribute: a number, or a polynomial in real parameters."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unprovable("an infinite constant is computed with")
     return integer(value, ()) if isinstance(value, Expression) else number(Fraction(value))
 
 

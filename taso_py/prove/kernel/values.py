@@ -136,8 +136,35 @@ class Elements:
         before = self._checked, self._here
         self._checked, self._here = node.operator.onnx in ("MaxPool", "GlobalMaxPool"), Among(value, index)
         result = simplified(self._scalar(meaning, inputs, context), context)
+        if node.operator.may_read_more and (self._may_be_undefined(inputs, context) or self._has_infinite(value)):
+            raise Unprovable(f"{node.operator.onnx} may read elements that are not defined")
         self._checked, self._here = before
         return result
+
+    def _may_be_undefined(self, values: Sequence[int], context: Context) -> bool:
+        """Whether any element of some values, whichever it is, demands something."""
+        for value in values:
+            dims = self.types[value].dims
+            index = [Symbol(f"any{k}", Role.INDEX) for k in range(len(dims))]
+            one = Elements(self.nodes, self.types, self.leaves, self.functions)
+            one.element(value, [i.size for i in index], context.and_((), dict(zip(index, dims, strict=True))))
+            if one.demands:
+                return True
+        return False
+
+    def _has_infinite(self, value: int) -> bool:
+        """Whether a constant that a value is computed from is infinite."""
+        level, seen = [value], {value}
+        while level:
+            node = self.nodes.get(level.pop())
+            if node is None:
+                continue
+            if any(isinstance(a, float) and math.isinf(a) for a in node.operator.attributes().values()):
+                return True
+            further = {i for i in node.inputs if i is not None} - seen
+            seen |= further
+            level += further
+        return False
 
     def _leaf(self, leaf: Leaf, type_: TensorType, index: tuple[Size, ...], context: Context) -> Sum:
         if leaf.value is not None:
@@ -160,8 +187,11 @@ class Elements:
                 return _constant(value)
             case Integer(value):
                 return integer(tidied(value, context), context.bounds)
-            case Read():
+            case Read(operand, _):
+                known = len(self.demands)
                 guards, terms = self._read(expression, inputs, context)
+                if operand in self.nodes[self._here.value].operator.may_skip:
+                    self._may_hide(known)
                 return tuple(t.guarded(guards) for t in terms)
             case Apply(function, arguments, attributes):
                 return self._apply(function, arguments, attributes, inputs, context)
@@ -200,7 +230,8 @@ class Elements:
         context: Context,
     ) -> Sum:  # fmt: skip
         sums = self._arguments(function, arguments, inputs, context)
-        if function not in _SELECTING and any(map(unbounded, sums)):
+        infinite = any(isinstance(a, float) and not math.isfinite(a) for a in attributes)
+        if infinite or (function not in _SELECTING and any(map(unbounded, sums))):
             raise Unprovable("an infinite constant is computed with")
         if function == "max" or function == "min":
             kept = [s for s in sums if s != _infinite(function)]

@@ -9,7 +9,6 @@ from typing import Any
 
 from taso_py.graph.sizes import Expression, Role, Size, symbols
 from taso_py.graph.types import TensorType
-from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.kernel.reals import Real
 from taso_py.prove.typings.shapes import (
@@ -23,7 +22,7 @@ from taso_py.prove.typings.shapes import (
 )
 from taso_py.rules.element_types import asked, indexing
 from taso_py.rules.rule import Rule
-from taso_py.rules.signs import is_real, is_signed
+from taso_py.rules.signs import is_real, never_negative
 from taso_py.rules.term import (
     AttributeExpression,
     Axis,
@@ -31,7 +30,6 @@ from taso_py.rules.term import (
     Block,
     Call,
     Comparison,
-    Condition,
     Declaration,
     Listing,
     Membership,
@@ -165,7 +163,7 @@ class Declared:
             return
         step = self._natural(divisor)
         self._demand_whole(target.name)
-        if self._stands_in(target.name, is_signed) or not self._counts(target.name):
+        if target.name not in never_negative(self.rule):
             value: Size = base + step * self.shapes.integer(f"{target.name}/")
         elif base == 0:
             value = self.shapes.product(self.shapes.size(f"{target.name}/"), step)
@@ -184,28 +182,14 @@ class Declared:
         for name in sorted(names_in(expression)):
             if name not in self.binding.names:
                 self._demand_whole(name)
-                signed = self._stands_in(name, is_signed) or not self._counts(name)
-                self.binding.names[name] = self.shapes.integer(name) if signed else self.shapes.size(name)
+                natural = name in never_negative(self.rule)
+                self.binding.names[name] = self.shapes.size(name) if natural else self.shapes.integer(name)
         value = self.binding.value(expression)
-        assert isinstance(value, int | Expression)
+        if not isinstance(value, int | Expression):
+            raise Unsupported(f"{value} is no integer")
         return value
 
-    def _counts(self, name: str, *above: str) -> bool:
-        """Whether a name is never negative in a match: it is a size, an attribute that is one, or said to be none.
-
-        ``above``: names that are said not to be below it.
-        """
-        axes = [axis for d in self.rule.declarations for axis in d.axes]
-        products = (axis.factors for axis in axes if isinstance(axis, Product))
-        multiples = (axis for axis in axes if isinstance(axis, Binary) and axis.operation == "*")
-        factors = (f for m in multiples for f, other in ((m.left, m.right), (m.right, m.left)) if _is_count(other, 1))
-        if self._is_size(name) or Name(name) in (*factors, *(f for product in products for f in product)):
-            return True
-        bounds = [_bound(c, name) for c in self.rule.conditions]
-        names = {b.name for b in bounds if isinstance(b, Name)} - {name, *above}
-        return any(map(_is_count, bounds)) or any(self._counts(other, name, *above) for other in names)
-
-    def _is_size(self, name: str) -> bool:
+    def _is_whole(self, name: str) -> bool:
         """Whether a name is itself an axis, or stands for an integer attribute or an entry of one."""
         attributes = (e for a in self.rule.left.applications() for f, e in a.attributes if not is_real(a.operator, f))
         listed = (i for e in attributes for i in (e.items if isinstance(e, Listing) else (e,)))
@@ -220,13 +204,9 @@ class Declared:
 
     def _demand_whole(self, name: str, *, known: bool = False) -> None:
         """Raises `Unsupported` for a name in a real attribute that may be a fraction: not one ``known`` as a size."""
-        if not known and self._stands_in(name, is_real):
-            raise Unsupported(f"{name} is a real attribute, of which sizes say nothing")
-
-    def _stands_in(self, name: str, kind: Callable[[type[Operator], str], bool]) -> bool:
-        """Whether a name stands in some attribute of a kind on the left."""
         attributes = ((a.operator, f, e) for a in self.rule.left.applications() for f, e in a.attributes)
-        return any(kind(operator, f) and name in names_in(e) for operator, f, e in attributes)
+        if not known and any(is_real(operator, f) and name in names_in(e) for operator, f, e in attributes):
+            raise Unsupported(f"{name} is a real attribute, of which sizes say nothing")
 
     # ---- declared shapes -------------------------------------------------------------------------------------------
 
@@ -294,23 +274,24 @@ class Declared:
         for name in sorted(names_in(expression)):
             self._pin(name)
         value = self.binding.value(expression)
-        assert isinstance(value, int | Expression)
+        if not isinstance(value, int | Expression):
+            raise Unsupported(f"{value} is no integer")
         return value
 
     def _pin(self, name: str) -> None:
         if name in self.binding.names:
             return
-        self._demand_whole(name, known=self._is_size(name))
+        self._demand_whole(name, known=self._is_whole(name))
+        natural = name in never_negative(self.rule)
         for c in self.rule.conditions:
             if isinstance(c, Comparison) and c.relation == "==":
                 for this, other in ((c.left, c.right), (c.right, c.left)):
                     if this == Name(name) and not isinstance(other, Call):
                         value = self.binding.names[name] = self._sized(other)
-                        self.shapes.assumptions.append(Guard(value, ">="))
+                        self.shapes.assumptions += [Guard(value, ">=")] if natural else []
                         return
         kernel = any(Name(name) in d.axes[2:] for d in self.rule.declarations if d.variable in self._weights())
-        known = self.shapes.size(name, int(kernel)) if self._counts(name) else self.shapes.integer(name)
-        self.binding.names[name] = known
+        self.binding.names[name] = self.shapes.size(name, int(kernel)) if natural else self.shapes.integer(name)
 
     def _weights(self) -> set[str]:
         """Variables that are weights of convolutions, behind whose first two axes no size is 0."""
@@ -374,16 +355,3 @@ class Declared:
 
 def _real(value: Any) -> bool:
     return isinstance(value, Expression) and any(s.role is Role.REAL for s in symbols(value))
-
-
-def _bound(condition: Condition, name: str) -> AttributeExpression | None:
-    """What a condition says that a name is not below."""
-    match condition:
-        case Comparison(Name(said), ">=" | ">", least) | Comparison(least, "<=" | "<", Name(said)) if said == name:
-            return least
-    return None
-
-
-def _is_count(expression: AttributeExpression | None, least: int = 0) -> bool:
-    """Whether it is an integer that is not below ``least``."""
-    return isinstance(expression, Quantity) and isinstance(expression.value, int) and expression.value >= least

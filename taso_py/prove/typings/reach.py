@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.ops.algebra import Algebra, algebra
-from taso_py.rules.coverage import typed
-from taso_py.rules.element_types import holds_literals
+from taso_py.rules.element_types import holds_literals, typed
 from taso_py.rules.rule import Rule
 
 

@@ -6,6 +6,7 @@ steps and real attributes stay symbols, so finitely many typings stand for all i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
@@ -16,8 +17,10 @@ from taso_py.errors import RankError, TypingError
 from taso_py.graph.ordering import deciding
 from taso_py.graph.sizes import Size, as_symbol, product
 from taso_py.graph.table import Node, Values
-from taso_py.graph.types import INTEGERS, TensorType
+from taso_py.graph.types import FLOATS, HALVES, INTEGERS, TensorType
 from taso_py.ops.algebra import Algebra, algebra
+from taso_py.ops.comparison import Cast
+from taso_py.ops.constants import as_held
 from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.kernel.reals import Real
 from taso_py.prove.kernel.values import Leaf
@@ -29,8 +32,8 @@ from taso_py.prove.typings.shapes import RANKS, Excluded, Refine, Shapes, Undete
 from taso_py.prove.typings.site import Site
 from taso_py.rules.alpha import names_of
 from taso_py.rules.build import Builder, NotBuildable
-from taso_py.rules.coverage import Typing, typed
-from taso_py.rules.element_types import plain_type
+from taso_py.rules.coverage import Typing
+from taso_py.rules.element_types import HELD, plain_type, typed
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
     Application,
@@ -273,6 +276,9 @@ class _Typing(Attributes):
         names = {p: self.rule.tensors_that_are(p) for p in ("nonnegative", "positive")}
         if typed(self.rule) and any(map(partial(_wraps, values), nodes.values())):
             raise Unsupported("integers are computed with beside a cast: they wrap at other sizes")
+        computing = _computing(values, nodes) if typed(self.rule) else frozenset()
+        if len(computing) > 1 or computing & HALVES:
+            raise Unsupported(f"computed in {' and '.join(sorted(computing))} beside a cast: one rounds more")
         if _assumed(builders[1].nodes, values) - _assumed(builders[0].nodes, values):
             raise Unsupported("a dilated, padded window of the right side may step over its whole axis")
         patterns = self._signatures(builders, tuple(zip(*outputs, strict=True)))
@@ -323,6 +329,23 @@ def _wraps(values: Values, node: Node) -> bool:
     """Whether integers are computed with."""
     types = tuple(values.types[i] for i in node.inputs if i is not None)
     return algebra(node.operator, types) != "move" and any(t.dtype in INTEGERS for t in types)
+
+
+def _computing(values: Values, nodes: Mapping[int, Node]) -> frozenset[str]:
+    """The floating types that are computed in, or that hold numbers which one of them rounds."""
+    found = set[str]()
+    for value, node in nodes.items():
+        types = tuple(values.types[i] for i in node.inputs if i is not None)
+        numbers = [v for name, v in node.operator.attributes().items() if name in HELD and v is not None]
+        rounded = any(not isinstance(v, int | float) or _is_rounded(v) for v in numbers)
+        if not isinstance(node.operator, Cast) and (algebra(node.operator, types) != "move" or rounded):
+            found |= {t.dtype for t in (*types, values.types[value])} & FLOATS
+    return frozenset(found)
+
+
+def _is_rounded(number: float) -> bool:
+    """Whether some floating type does not have a number."""
+    return math.isfinite(number) and any(as_held(t, number) != number for t in FLOATS)
 
 
 def _assumed(nodes: Mapping[int, Node], values: Values) -> frozenset[Hashable]:
