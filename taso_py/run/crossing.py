@@ -44,17 +44,17 @@ HERE = Interval(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A result on a provider: the one that it was searched on, or another."""
+    """A result on a provider: the one that it was searched on, or another; None: the original, nothing was searched."""
 
     contender: Contender
-    result: Result
+    result: Result | None
     report: CheckReport | None = None
     """Of its comparison on a provider where it was not searched for."""
 
     @property
     def improved(self) -> bool:
         """Whether it is another model than the original."""
-        return bool(self.result.improved)
+        return self.result is not None and bool(self.result.improved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ class Crossing:
     def best(self, searched: Sequence[tuple[Contender, Result]]) -> Placed | None:
         """The fastest of these results on any of the places, confirmed; None where home has none and nothing is."""
         own = [Entry(place, result) for place, result in searched]
-        at_home = next((one for one in own if one.contender is self.home), None)
+        own += [Entry(place, None) for place in self.places if all(place is not one.contender for one in own)]
+        at_home = next((one for one in own if one.contender is self.home and one.result is not None), None)
         crossed = [] if self._is_large(own) else list(self._crossed(own))
         for one in self._fastest_first([*own, *crossed])[:_MOST_CONFIRMED]:
             if one is at_home:  # confirmed by its own search
@@ -121,6 +122,7 @@ class Crossing:
         """What an entry runs; None: the original."""
         if one is None or not one.improved:
             return self.setting.reference
+        assert one.result is not None
         target = self.folder / f"{short_name(one.result.ep)}.onnx"
         if not target.exists():
             one.result.artifact.write(self.folder, target)
@@ -141,7 +143,8 @@ class Crossing:
             race.time(_RACE_ROUNDS, deadline=deadline)
             timed = [(race.interval(entrant), one) for entrant, one in zip(race.entrants[1:], moving, strict=True)]
         found = [(interval.median, one) for interval, one in timed if interval is not None and interval.median > 1]
-        return [one for _, one in sorted(found, key=lambda item: -item[0])] + still
+        order = [one for _, one in sorted(found, key=lambda item: -item[0])]
+        return order + [one for one in still if one.result is not None]
 
     def _confirmed(self, one: Entry, at_home: Entry | None) -> Placed | None:
         """An entry in new processes, against the original at home and on its provider, and what was found at home."""
@@ -203,6 +206,7 @@ def _confirmation(before: Entrant, after: Entrant) -> Confirmation:
 def _as_run_there(one: Entry, confirmed: Confirmation) -> Result:
     """The result with the figures of a provider that it was not searched on."""
     assert one.report is not None
+    assert one.result is not None
     config, report = one.contender.config, one.report
     where, here = short_name(one.result.ep), short_name(config.ep)
     return replace(

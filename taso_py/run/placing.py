@@ -41,8 +41,12 @@ _WITHIN = 0.25
 """A second provider is searched on, too, if it runs the original at this part of the best one's speed, or faster:
 rewriting has gained four times the speed, hardly more.
 """
-_LEAST_SEARCH_S = 20.0
-"""And if each search has so much time."""
+_LEAST_SEARCH_S = 30.0
+"""And if each search has so much time; the first one may take all but that."""
+_AT_HOME_FIRST = 0.5
+"""At home is searched first, where prices are read from kernels, if it runs the original at this part of the best one's
+speed, or faster: what is found there is raced on the others, too.
+"""
 _CROSSING_SHARE, _MOST_CROSSING = 0.15, 0.45
 """What is left for the race of the results, beside its sessions: a part of the time budget; and the most of both."""
 _OPENINGS = 4
@@ -55,13 +59,15 @@ class _Raced:
     """What the race of the original found."""
 
     setting: Subject
-    places: Sequence[Contender] = ()
-    """The providers that a result may run on, the fastest first."""
-    gains: Sequence[Interval] = ()
+    places: list[Contender]
+    """The providers that a result may run on, the fastest first; without those that a search failed on."""
+    gains: Sequence[Interval]
     """How many times faster than at home each of them ran the original."""
-    record: tuple[RacedProvider, ...] = ()
-    opening_s: float = 0.0
+    record: tuple[RacedProvider, ...]
+    opening_s: float
     """What one session on each of them takes."""
+    fastest: Contender
+    """The one that ran the original fastest, with the first of ``gains``."""
 
 
 def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Progress, stop: StopFlag) -> Result:
@@ -86,12 +92,12 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     searched = _searched(source, home, raced, clock, progress, stop)
     clock.lap("searches")
     placed = _placed(searched, home, raced, clock, progress, stop)
-    if placed is None:
-        placed = Placed(Entry(home, _search(source, home, clock.left(), progress=progress, stop=stop)))
+    placed, result = _with_result(
+        source, placed or Placed(Entry(home, None)), searched, home, clock=clock, progress=progress, stop=stop
+    )
     clock.lap("crossing")
-    result = placed.entry.result
     result = replace(result, notes=(*found.left_out, *result.notes), phases_s=dict(clock.phases))
-    placement = _placement(placed, home, () if raced is None else raced.record)
+    placement = _placement(placed, result, home, () if raced is None else raced.record)
     return replace(result, placement=placement, elapsed_s=clock.elapsed())
 
 
@@ -112,7 +118,10 @@ def _raced(everybody: Sequence[Contender], setting: Subject, clock: Clock, progr
     running = sorted((k for k, gain in enumerate(gains) if gain is not None), key=lambda k: -_speed(gains[k]))
     places = [k for k in running[:_MOST_PLACES] if _speed(gains[k]) >= _WITHIN * _speed(gains[running[0]])]
     opening_s = sum(openings[k] for k in places)
-    return _Raced(setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record, opening_s)
+    return _Raced(
+        setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record, opening_s,
+        everybody[places[0]],
+    )  # fmt: skip
 
 
 def _speed(gain: Interval | None) -> float:
@@ -136,23 +145,52 @@ def _searched(
     source: Path | onnx.ModelProto, home: Contender, raced: _Raced | None, clock: Clock, progress: Progress,
     stop: StopFlag,
 ) -> list[tuple[Contender, Result]]:  # fmt: skip
-    """The search on each provider, in equal parts of the time that is left; one that fails costs its own part alone."""
+    """The search on each provider, the second in what the first leaves; one that fails costs its own part alone."""
     if raced is None or list(raced.places) == [home]:
         return [(home, _search(source, home, clock.left(), progress=progress, stop=stop))]
+    order = _search_order(raced, home)
     left = clock.left() - _crossing_s(raced, clock)
-    chosen = raced.places if left >= len(raced.places) * _LEAST_SEARCH_S else raced.places[:1]
+    chosen = order if left >= len(order) * _LEAST_SEARCH_S else order[:1]
     results: list[tuple[Contender, Result]] = []
     for number, place in enumerate(chosen):
         if results and stop:
             break
-        seconds = (clock.left() - _crossing_s(raced, clock)) / (len(chosen) - number)
+        seconds = clock.left() - _crossing_s(raced, clock) - _LEAST_SEARCH_S * (len(chosen) - number - 1)
         try:
             results.append((place, _search(source, place, seconds, progress=progress, stop=stop)))
         except _FAILURES as error:
             if place is home:
                 raise
             progress.log("warning", f"{short_name(place.config.ep)} is left out: {error}")
+            raced.places.remove(place)
     return results
+
+
+def _with_result(
+    source: Path | onnx.ModelProto, placed: Placed, searched: Sequence[tuple[Contender, Result]], home: Contender,
+    *, clock: Clock, progress: Progress, stop: StopFlag,
+) -> tuple[Placed, Result]:  # fmt: skip
+    """What was placed; where that is the original on a provider that was not searched on, what is found there yet."""
+    place, result = placed.entry.contender, placed.entry.result
+    if result is not None:
+        return placed, result
+    try:
+        return placed, _search(source, place, clock.left(), progress=progress, stop=stop)
+    except _FAILURES as error:
+        if place is home:
+            raise
+        progress.log("warning", f"{short_name(place.config.ep)} is left out: {error}")
+    known = next((found for where, found in searched if where is home), None)
+    return Placed(Entry(home, known)), known or _search(source, home, clock.left(), progress=progress, stop=stop)
+
+
+def _search_order(raced: _Raced, home: Contender) -> list[Contender]:
+    """The providers to search on, the most promising first."""
+    order, best = list(raced.places), raced.gains[0].median
+    if home in order and best * _AT_HOME_FIRST <= HERE.median:
+        order.remove(home)
+        order.insert(0, home)
+    return order
 
 
 def _search(
@@ -172,7 +210,7 @@ def _placed(
     if raced is None or not searched or list(raced.places) == [home]:
         return at_home
     if stop:
-        return at_home or _as_raced(searched[0], raced, home.options.min_gain)
+        return at_home or _as_raced(searched, raced, home.options.min_gain)
     progress.phase("race the results")
     progress.update(remaining_s=clock.left())
     try:
@@ -183,25 +221,26 @@ def _placed(
             )  # fmt: skip
             return crossing.best(searched)
     except (Interrupted, *_FAILURES):
-        return at_home or _as_raced(searched[0], raced, home.options.min_gain)
+        return at_home or _as_raced(searched, raced, home.options.min_gain)
 
 
-def _as_raced(found: tuple[Contender, Result], raced: _Raced, least_gain: float) -> Placed | None:
-    """Where no time is left to confirm a placement: what was found there, if all rounds of the race speak for it."""
+def _as_raced(searched: Sequence[tuple[Contender, Result]], raced: _Raced, least_gain: float) -> Placed | None:
+    """Where no time is left to confirm a placement: what was found on the best, if the race is clear."""
     gain = raced.gains[0]
-    return Placed(Entry(*found), gain) if gain.low > 1 and gain.median >= 1 + least_gain else None
+    found = next((Entry(place, result) for place, result in searched if place is raced.fastest), None)
+    return Placed(found, gain) if found is not None and gain.low > 1 and gain.median >= 1 + least_gain else None
 
 
 def _rewriting(result: Result) -> float:
     return result.speedup if result.improved and result.speedup is not None else 1.0
 
 
-def _placement(placed: Placed, base: Contender, record: tuple[RacedProvider, ...]) -> Placement:
+def _placement(placed: Placed, result: Result, base: Contender, record: tuple[RacedProvider, ...]) -> Placement:
     config = placed.entry.contender.config
     distribution, version = runtime_of(config.python)
     return Placement(
         ep=config.ep, python=config.python, options=dict(config.ep_options), threads=config.threads,
         ort_level=config.ort_level, distribution=distribution, ort_version=version, baseline=base.config.ep,
         placement_speedup=placed.gain.median, placement_low=placed.gain.low, placement_high=placed.gain.high,
-        rewriting_speedup=_rewriting(placed.entry.result), providers=record,
+        rewriting_speedup=_rewriting(result), providers=record,
     )  # fmt: skip
