@@ -135,7 +135,7 @@ class Crossing:
     def _fastest_first(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those that could be timed, and are faster than the original at home, which takes part in any case."""
         still = [one for one in entries if one.contender is self.home and not one.improved]
-        moving = [one for one in entries if one not in still]
+        moving = [one for one in entries if one.contender is not self.home or one.improved]
         configs = [self.home.config, *(one.contender.config for one in moving)]
         deadline = time.monotonic() + _RACE_SHARE * max(0.0, self.end - time.monotonic())
         with self._race(configs, [self._model(None), *map(self._model, moving)]) as race:

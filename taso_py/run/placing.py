@@ -12,7 +12,14 @@ import onnx
 from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.statistics import Interval
 from taso_py.check.oracle import OracleLimits
-from taso_py.errors import ModelError, NotLosslessError, RuntimeMissingError, TooLateError, WorkerError
+from taso_py.errors import (
+    ModelError,
+    NotLosslessError,
+    RuntimeMissingError,
+    SuperoptError,
+    TooLateError,
+    WorkerError,
+)
 from taso_py.options import Options
 from taso_py.options.providers import short_name
 from taso_py.progress import Progress
@@ -220,7 +227,7 @@ def _placed(
                 end=clock.at(1.0), progress=progress, least=1 + home.options.min_gain,
             )  # fmt: skip
             return crossing.best(searched)
-    except (Interrupted, *_FAILURES):
+    except (Interrupted, SuperoptError, OSError):  # a full disk, for one: what was found is there all the same
         return at_home or _as_raced(searched, raced, home.options.min_gain)
 
 

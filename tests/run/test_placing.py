@@ -174,6 +174,20 @@ def test_what_a_fresh_measurement_does_not_confirm_changes_nothing(
     assert any("does not confirm it" in warning for warning in result.warnings)
 
 
+def test_a_full_disk_in_the_race_of_results_loses_none(
+    place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
+) -> None:
+    timed_as(monkeypatch, {CPU: 2.0, STUB: 1.0})
+
+    def best(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Crossing, "best", best)
+    result = raced(place)
+    assert result.placement is not None
+    assert (result.placement.ep, result.speedup, len(searches)) == (CPU, 1.25, 2)
+
+
 def test_where_time_is_short_the_search_runs_at_home_alone_and_its_result_is_raced_elsewhere(
     place: Path, monkeypatch: pytest.MonkeyPatch, searches: list[Options]
 ) -> None:
