@@ -85,6 +85,6 @@ def test_a_scale_stays_one_in_further_draws() -> None:
 def test_providers_are_raced_at_sizes_that_fit(two_layers: Path) -> None:
     options = Options(time_budget_s=20, threads=1)
     setting = prepare(two_layers, options)
-    placed, record = placing._raced(contenders(options).all, setting, Clock(20), SilentProgress())
-    assert len(placed) == len(record) == 1
-    assert record[0].failure is None
+    raced = placing._raced(contenders(options).all, setting, Clock(20), SilentProgress())
+    assert len(raced.places) == len(raced.record) == 1
+    assert raced.record[0].failure is None
