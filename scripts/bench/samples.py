@@ -49,11 +49,11 @@ def write(model_file: Path, target: Path, *, count: int = COUNT, seed: int = 1) 
 @click.option("--count", type=click.IntRange(min=10), default=COUNT, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 def main(*, names: tuple[str, ...], zoo_dir: Path, out: Path, count: int, seed: int) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     for name in names:
         model = zoo_dir / f"{name}.onnx" if name in zoo.ZOO else Path(name)
         if not model.is_file():
             raise click.UsageError(f"{model}: there is no such file: scripts.bench.zoo exports it")
+        out.mkdir(parents=True, exist_ok=True)
         target = out / f"{model.stem}.npz"
         try:
             write(model, target, count=count, seed=seed)

@@ -45,8 +45,9 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
     Where OUT is the result for the same model, options and machine already, it says so and is done. Where it is a copy
     of MODEL, as a run leaves it that finds nothing faster, the search begins again.
 
-    With --ep auto, or a list as in --ep cpu,openvino, MODEL is raced across providers first and the search runs on the
-    fastest; OUT.session.json beside OUT then says how superopt.session(OUT) makes a session of it.
+    With --ep auto, or a list as in --ep cpu,openvino, MODEL is raced across providers, rewrites are searched for on the
+    best two, and MODEL and what was found are raced on both; OUT.session.json beside OUT then says how
+    superopt.session(OUT) makes a session of it.
     """
     if out is not None:
         delivery = _into(out, delivery)

@@ -1,4 +1,4 @@
-"""`superopt optimize --ep auto`: the original raced across providers, then the search on the best of them."""
+"""`superopt optimize --ep auto`: the original raced across providers, searches on the best, the race of the results."""
 
 from __future__ import annotations
 

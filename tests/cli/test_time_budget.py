@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -115,8 +116,8 @@ def timing(rounds: int) -> Callable[..., BenchReport]:
     """A bench that ends after so many rounds."""
     real = benching.time_models
 
-    def timed(*arguments: object, **further: object) -> BenchReport:
-        return real(*arguments, **(further | {"rounds": rounds}))  # type: ignore[arg-type]
+    def timed(*arguments: Any, **further: Any) -> BenchReport:
+        return real(*arguments, **(further | {"rounds": rounds}))
 
     return timed
 

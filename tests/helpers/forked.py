@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, Any, TextIO
 
 _REQUEST_BYTES = 1 << 20
 _PRELOADED = (
@@ -106,17 +106,17 @@ def _serve(connection: socket.socket) -> None:
         connection.send(str(os.waitpid(child, 0)[1]).encode())
 
 
-def _become(asked: dict[str, object], descriptors: Sequence[int]) -> None:
+def _become(asked: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     for descriptor, target in zip(descriptors, (1, 2), strict=True):
         os.dup2(descriptor, target)
         os.close(descriptor)
     # Those of the server were made for other files: whether one can be sought in is asked once.
     sys.stdout = sys.__stdout__ = _stream(1, sys.stdout)
     sys.stderr = sys.__stderr__ = _stream(2, sys.stderr, buffering=1)
-    os.chdir(str(asked["cwd"]))
+    os.chdir(asked["cwd"])
     os.environ.clear()
-    os.environ.update(asked["env"])  # type: ignore[call-overload]
-    sys.argv = ["superopt", *asked["arguments"]]  # type: ignore[misc]
+    os.environ.update(asked["env"])
+    sys.argv = ["superopt", *asked["arguments"]]
 
 
 def _stream(number: int, like: TextIO, buffering: int = -1) -> TextIO:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from click.testing import CliRunner
 
 from scripts.bench import samples, tools
@@ -27,7 +28,7 @@ def test_the_quantisers_of_others_make_models(tiny_model: Path, tmp_path: Path) 
     assert "No such file" in (absent.failure or "")
 
 
-def test_samples_are_the_seed_s_alone(tiny_model: Path, tmp_path: Path) -> None:
+def test_samples_are_the_seed_s_alone(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         samples.write(tiny_model, tmp_path / f"{name}.npz", count=12, seed=seed)
     a, b, c = (np.load(tmp_path / f"{name}.npz")["x"] for name in "abc")
@@ -37,4 +38,6 @@ def test_samples_are_the_seed_s_alone(tiny_model: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(samples.main, [str(tiny_model), "--out", str(tmp_path / "s"), "--count", "12"])
     assert done.exit_code == 0, done.output
     assert np.array_equal(np.load(tmp_path / "s" / "model.npz")["x"], a)
+    monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(samples.main, ["absent.onnx"]).exit_code == 2
+    assert not Path("samples").exists()
