@@ -44,7 +44,7 @@ test-all:  ## run every test under each Python 3.11 to 3.13 found on this machin
 	@scripts/test_all.sh $(JOBS)
 
 test-eps: $(OPENVINO)  ## hold the CPU provider and OpenVINO (in .venv/openvino) to the suite of providers
-	OPENVINO_PYTHON=$(abspath $(VENV)/openvino/bin/python) $(BIN)/python -m pytest -n $(JOBS) tests/providers tests/approximate/test_hinted.py tests/test_deployed.py
+	OPENVINO_PYTHON=$(abspath $(VENV)/openvino/bin/python) $(BIN)/python -m pytest -n $(JOBS) tests/providers tests/approximate/test_elsewhere.py tests/test_deployed.py
 	$(BIN)/superopt eps --test cpu
 	$(BIN)/superopt eps --test openvino --ep-python $(VENV)/openvino/bin/python
 

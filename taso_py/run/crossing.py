@@ -19,6 +19,7 @@ from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport
 from taso_py.errors import ModelError, NotLosslessError, RuntimeMissingError, TooLateError, WorkerError
 from taso_py.options.providers import short_name
+from taso_py.paths import exists
 from taso_py.progress import Progress
 from taso_py.providers.contenders import Contender
 from taso_py.providers.race import Entrant, ProviderRace
@@ -124,7 +125,7 @@ class Crossing:
             return self.setting.reference
         assert one.result is not None
         target = self.folder / f"{short_name(one.result.ep)}.onnx"
-        if not target.exists():
+        if not exists(target):
             one.result.artifact.write(self.folder, target)
         return ModelRef.of(target)
 
