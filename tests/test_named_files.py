@@ -1,4 +1,4 @@
-"""What the Makefile, the scripts of the shell and the documents name is there: a renamed file leaves no dead name behind."""
+"""What the Makefile, the scripts and the documents name is there: a renamed file leaves no dead name behind."""
 
 from __future__ import annotations
 

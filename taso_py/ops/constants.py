@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 
+from taso_py.arrays import Array
 from taso_py.errors import TypingError
 from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.types import FLOATS, TensorType
@@ -71,8 +72,23 @@ def require_held(operator: Operator, dtype: str, values: Sequence[float]) -> Non
 
 def as_held(dtype: str, value: float) -> float:
     """A number as a floating element type holds it; infinite where it is too large."""
-    with np.errstate(over="ignore", under="ignore"):
-        return float(np.asarray(value, np.float64).astype(_FLOATING[dtype]))
+    return float(rounded(dtype, np.asarray(value, np.float64)))
+
+
+def rounded(dtype: str, values: Array) -> Array:
+    """Numbers as an element type holds them, in the type that they were computed in; whole ones wrap."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return np.asarray(values.astype(_FLOATING.get(dtype, dtype)).astype(values.dtype))
+
+
+def rounded_alike(dtype: str, exact: Array, held: Array) -> bool:
+    """Whether numbers that were rounded again and again are as near as a number's rounding may take it."""
+    if dtype not in _FLOATING:
+        return np.array_equal(exact, held)
+    with np.errstate(invalid="ignore"):
+        errors = np.where(exact == held, 0.0, np.abs(held - exact))
+        near = errors <= np.minimum(_ROUNDING * np.abs(exact), _STEPS * _EPSILON[dtype])
+    return bool(np.all(near | (np.isnan(exact) & np.isnan(held))))
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,6 @@ def names_of(rule: Rule) -> Names:
     return Names(tuple(tensors), left, right, tuple(sizes), tuple(blocks))
 
 
-@lru_cache(maxsize=4096)
 def normal_law(rule: Rule) -> Rule:
     """The law under names of its own: x0, x1, ... for tensors, l0, ... for local names, n0, ... for sizes and
     attributes and s0, ... for blocks, in the order of their first occurrence; without documentation, place and proof.
@@ -92,6 +91,7 @@ def normal_law(rule: Rule) -> Rule:
     """
     bare = replace(
         rule,
+        name=NORMAL_NAME,
         doc="",
         file="",
         line=0,
@@ -102,7 +102,13 @@ def normal_law(rule: Rule) -> Rule:
         types=None,
         at_site=None,
     )
-    return _changed(bare, _normal(rule), NORMAL_NAME)
+    return _normal_law(bare)
+
+
+@lru_cache(maxsize=4096)
+def _normal_law(bare: Rule) -> Rule:
+    """One object for all that differs in documentation, place and proof: caches compare it with itself."""
+    return _changed(bare, _normal(bare), NORMAL_NAME)
 
 
 def _normal(rule: Rule) -> Naming:

@@ -15,6 +15,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill, passes
 from taso_py.ops.operator import Operator
 from taso_py.rules.element_types import DEFAULT, HELD
+from taso_py.rules.rounding import Constants, NotHeld
 from taso_py.rules.signs import is_real
 from taso_py.rules.term import (
     Application,
@@ -50,6 +51,10 @@ class NotBuildable(Exception):
     """A side cannot be built under this substitution: a name is unbound or an operator refuses its operands."""
 
 
+class NotNumber(NotBuildable):
+    """A number that is computed is none of the element type: no match is taken there, and the law says nothing."""
+
+
 @dataclass(slots=True)
 class Builder:
     """Interns the nodes of a side; ``nodes`` collects what was built, by id."""
@@ -60,6 +65,7 @@ class Builder:
     dtype: str
     nodes: dict[int, Node] = field(default_factory=dict)
     done: dict[Term, int] = field(default_factory=dict)
+    constants: Constants = field(init=False, default_factory=Constants)
 
     def placed(self) -> dict[Term, tuple[int, Node | None]]:
         """The terms that were built, local names looked through: their ids, and the nodes of applications."""
@@ -92,8 +98,16 @@ class Builder:
             raise NotBuildable(str(error)) from error
         node = Node(operator, inputs)
         value = self.values.intern(node, result)
+        if not proving():
+            self._require_held(value, node, types)
         self.nodes[value] = node
         return value
+
+    def _require_held(self, value: int, node: Node, types: Sequence[TensorType]) -> None:
+        try:
+            self.constants.add(value, node, types, self.values.types[value])
+        except NotHeld as error:
+            raise NotNumber(str(error)) from error
 
 
 def operator_of(term: Application, types: tuple[TensorType, ...], binding: Binding, dtype: str) -> Operator:
@@ -103,6 +117,8 @@ def operator_of(term: Application, types: tuple[TensorType, ...], binding: Bindi
         made = types[0].dtype if types else dtype if given is None else str(binding.value(given))
         among = (dtype, *(t.dtype for t in types), made)
         attributes: dict[str, Any] = {name: _attribute(term, name, e, binding, among) for name, e in term.attributes}
+    except NotHeld as error:
+        raise NotNumber(str(error)) from error
     except (Unbound, TypeError, ZeroDivisionError, OverflowError) as error:
         raise NotBuildable(str(error)) from error
     if any(_has_fraction(v) for name, v in attributes.items() if not is_real(term.operator, name)):
@@ -150,7 +166,7 @@ def _attribute(
         held |= {DEFAULT} if name in _BOTH else set()
         for number in exact if isinstance(exact, tuple) else (exact,):
             if isinstance(number, int | float | Fraction) and not all(passes(t, number, types) for t in held):
-                raise TypeError(f"{float(number)} is no number of {' and '.join(sorted(held))}")
+                raise NotHeld(f"{float(number)} is no number of {' and '.join(sorted(held))}")
             if isinstance(number, SizeExpression) and not proving():
                 raise TypeError(f"{number} is not known")
     return value

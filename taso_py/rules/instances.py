@@ -20,7 +20,7 @@ from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill, represents
 from taso_py.ops.operator import broadcast
-from taso_py.rules.build import Builder, NotBuildable, number_type
+from taso_py.rules.build import Builder, NotBuildable, NotNumber, number_type
 from taso_py.rules.drawing import Drawing
 from taso_py.rules.instance import DRAWN, LARGEST, PLAIN, Instance, Manner, Rejected, TooLarge, limited
 from taso_py.rules.menus import Shape
@@ -148,6 +148,8 @@ class _Realised:
         """The outputs of the right side; none, and why, when it cannot be built."""
         try:
             right = tuple(builder.output(t) for t in self.draw.rule.right.outputs)
+        except NotNumber:
+            raise
         except _NO_DRAW as error:
             if not self.draw.manner.unbuilt:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
@@ -66,7 +67,8 @@ class Rule:
     """Where one side overflows float32 and the other does not (`taso_py.prove.trials.magnitude`); empty: nowhere."""
 
     def __hash__(self) -> int:
-        return hash((self.name, self.file, self.line))
+        # Normal laws have one name and no place.
+        return hash((self.name, self.file, self.line, self.left, self.right, self.conditions))
 
     @property
     def id(self) -> str:
@@ -123,9 +125,11 @@ class Rule:
             left, right = len(self.left.outputs), len(self.right.outputs)
             raise RuleError(f"{where}: {left} outputs on the left, {right} on the right")
         known = self.left.variables() | self.right.variables()
-        for d in self.declarations:
-            if d.variable not in known:
-                raise RuleError(f"{where}: {d.variable} is declared but not used; remove the declaration")
+        for name, count in Counter(d.variable for d in self.declarations).items():
+            if name not in known:
+                raise RuleError(f"{where}: {name} is declared but not used; remove the declaration")
+            if count > 1:
+                raise RuleError(f"{where}: {name} is declared {count} times; one declaration says its shape")
         for c in self.conditions:
             if isinstance(c, Predicate) and not set(c.variables) <= known:
                 raise RuleError(f"{where}: {c.kind} speaks of an unknown tensor")

@@ -18,6 +18,7 @@ from taso_py.rules.build import Builder, NotBuildable, from_front, number_type, 
 from taso_py.rules.coverage import Typing, covered
 from taso_py.rules.element_types import index_terms, indexing, literals_differ
 from taso_py.rules.predicates import PREDICATES
+from taso_py.rules.rounding import computes_constants
 from taso_py.rules.rule import Rule
 from taso_py.rules.signs import natural_names
 from taso_py.rules.term import Application, Axis, Comparison, Membership, Predicate, Scalar, Side, Term, Variable
@@ -244,6 +245,8 @@ class Matcher:
             return False
         try:
             operators = self._rebuilt(view, partial, binding, dtype)
+            if computes_constants(self.rule):
+                self._require_numbers(view, binding, dtype)
             right = Builder(view.values, binding, self.rule.right, dtype)
             built = [right.output(term) for term in self.rule.right.outputs]
         except NotBuildable:
@@ -262,6 +265,12 @@ class Matcher:
         if not all(k == "move" for k in kinds) and rounded_later(view, outputs):
             return False
         return self._proved(partial, right, zip(outputs, built, strict=True), view, binding)
+
+    def _require_numbers(self, view: View, binding: Binding, dtype: str) -> None:
+        """`NotBuildable` where what the left side makes of constants is, in their type, another number than it says."""
+        left = Builder(view.values, binding, self.rule.left, dtype)
+        for term in self.rule.left.outputs:
+            left.output(term)
 
     def _computed(self, partial: _Partial, binding: Binding, right: Builder) -> list[int]:
         """What the element types of numbers are asked of: all but indices, which are only moved and looked up by."""
@@ -321,7 +330,7 @@ class Matcher:
             case Membership(variable, menu):
                 try:
                     return binding.names[variable] in [binding.value(m) for m in menu]
-                except (KeyError, Unbound):
+                except (KeyError, Unbound, ZeroDivisionError):
                     return False
             case Predicate(name, variables, arguments):
                 arrays = [view.constant(binding.tensors[v]) for v in variables]

@@ -29,12 +29,7 @@ def first(rule: Rule) -> Contradiction | None:
 
 
 def told(rule: Rule) -> list[str]:
-    """What contradicts a rule; not that its right side is not built there, as a match would be refused.
-
-    A product of two float32 slopes is no float32: beside float64 that would be more than rounding.
-    """
-    found = [f"{c.kind} {summary(c.instance)} {c.why}" for c in contradictions(rule)]
-    return [text for text in found if "is no number of" not in text]
+    return [f"{c.kind} {summary(c.instance)} {c.why}" for c in contradictions(rule)]
 
 
 @pytest.mark.parametrize("rule", FALSE_LAWS, ids=lambda r: r.name)

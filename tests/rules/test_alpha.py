@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
@@ -142,3 +143,15 @@ def test_the_id_of_a_rule_is_its_printed_law() -> None:
     rule = parse_rule(DOUBLE)
     assert rule.id == "b2c3e1d4f0f0"
     assert rule.id == renamed(rule, {}, "twice").id != renamed(rule, {"x": "y"}).id
+
+
+def test_caches_tell_normal_laws_apart_by_their_hashes() -> None:
+    """All have one name and no place: hashed by these alone, every cache became a list to be gone through."""
+    laws = {normal_law(rule) for rule in RULES}
+    assert max(Counter(map(hash, laws)).values()) < len(laws) / 100
+
+
+def test_what_differs_in_proof_and_place_has_one_normal_law() -> None:
+    law = parse_rule(DOUBLE)
+    stamped = replace(law, doc="twice", line=7, status="proved", patterns=("x",), limit=3)
+    assert normal_law(stamped) is normal_law(law)

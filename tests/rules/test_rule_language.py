@@ -31,6 +31,7 @@ from taso_py.rules.unify import Binding
         ("rule a:\n  Max() => x", "f.rules:2:3: Max takes 1 or more operands, got 0"),
         ("rule a: Relu(x) => y", "rule a: y on the right is bound by nothing"),
         ("rule a: Relu(x) => x for y[n]", "y is declared but not used"),
+        ("rule a: Relu(x) => x for x[n], x[m]", "x is declared 2 times"),
         ("rule a: Relu(x) => x when odd(x)", "unknown predicate odd"),
         ("rule a:\n  x => x - x + " + "1" * 301, "f.rules:2:16: a number of 301 characters: at most 300 are read"),
         ("rule a:\n  Add(x, -1." + "0" * 5000 + ") => x", "f.rules:2:11: a number of 5002 characters"),

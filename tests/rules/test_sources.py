@@ -27,8 +27,8 @@ prove/trials: __init__.py admission.py adversary.py classes.py dtypes.py evaluat
 prove/typings: __init__.py attributes.py choices.py conditions.py declared.py positions.py reach.py schema.py shapes.py
     site.py
 rules: __init__.py alpha.py axes.py build.py coverage.py drawing.py element_types.py functions.py grammar.lark
-    instance.py instances.py menus.py parser.py predicates.py printer.py roles.py rule.py signs.py sources.py term.py
-    unify.py
+    instance.py instances.py menus.py parser.py predicates.py printer.py roles.py rounding.py rule.py signs.py
+    sources.py term.py unify.py
 """
 """Every file that a proof rests on.  Whoever adds, moves or removes one changes this list, and a reviewer sees it."""
 

@@ -17,7 +17,7 @@ from taso_py.prove.expansion.instance import SmallInstance
 from taso_py.prove.expansion.menus import Asked, SmallMenus, operand, regrouped
 from taso_py.prove.expansion.picks import NoInstance, Picks
 from taso_py.prove.expansion.rule_text import FIRST, MATCHING_DTYPE, RuleText, ranks_of, stated_rank, turn
-from taso_py.rules.build import Builder, NotBuildable, from_front
+from taso_py.rules.build import Builder, NotBuildable, NotNumber, from_front
 from taso_py.rules.element_types import index_terms, indexing
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import (
@@ -81,6 +81,8 @@ class Making:
         builder = Builder(self.values, self.binding, self.rule.right, self.left.dtype)
         try:
             right = tuple(builder.output(t) for t in self.rule.right.outputs)
+        except NotNumber:
+            raise
         except NotBuildable as error:
             mistyped = f"the right side cannot be built: {error}"
         nodes = {**nodes, **builder.nodes}

@@ -135,10 +135,12 @@ class Elements:
         meaning = node.operator.element(views, index)
         before = self._checked, self._here
         self._checked, self._here = node.operator.onnx in ("MaxPool", "GlobalMaxPool"), Among(value, index)
-        result = simplified(self._scalar(meaning, inputs, context), context)
+        try:
+            result = simplified(self._scalar(meaning, inputs, context), context)
+        finally:
+            self._checked, self._here = before
         if node.operator.may_read_more and (self._may_be_undefined(inputs, context) or self._has_infinite(value)):
             raise Unprovable(f"{node.operator.onnx} may read elements that are not defined")
-        self._checked, self._here = before
         return result
 
     def _may_be_undefined(self, values: Sequence[int], context: Context) -> bool:
@@ -203,16 +205,19 @@ class Elements:
                 return self._maximum(expression, inputs, context)
 
     def _sum(self, variable: Symbol, extent: Size, body: Scalar, inputs: Sequence[int], context: Context) -> Sum:
+        bound: tuple[tuple[Symbol, Size], ...] = ((variable, extent),)
+        known = len(self.demands), len(self.windows)
         try:
             terms = self._scalar(body, inputs, context.and_((), {variable: extent}))
         except TooManyTerms:
             if not isinstance(extent, int) or extent > UNROLLED:
                 raise
+            # What the attempt asked for was not yet said to be asked on its path alone.
+            del self.demands[known[0] :], self.windows[known[1] :]
             pieces = [_at(body, {variable: k}) for k in range(extent)]
-            return simplified(tuple(t for p in pieces for t in self._scalar(p, inputs, context)), context)
+            terms, bound = tuple(t for p in pieces for t in self._scalar(p, inputs, context)), ()
         if unbounded(terms):
             raise Unprovable("an infinite constant is computed with")
-        bound = ((variable, extent),)
         return simplified(tuple(replace(t, bound=bound + t.bound) for t in terms), context)
 
     def _read(self, read: Read, inputs: Sequence[int], context: Context) -> tuple[tuple[Guard, ...], Sum]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taso_py.graph.ordering import equal
-from taso_py.graph.sizes import Expression, Size, Symbol, as_symbol, floor_divide, product, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, as_symbol, floor_divide, product, symbols
 from taso_py.graph.types import TensorType
 from taso_py.ops.operator import Operator
 from taso_py.prove.kernel.arithmetic import Guard, replaced
@@ -281,6 +281,8 @@ class Attributes(Declared):
             rest = (symbol.size * coefficient - difference) * coefficient
             if symbol in symbols(rest):
                 continue
+            if symbol.role is Role.INTEGER and (as_symbol(rest) is not None or isinstance(rest, int)):
+                return {symbol: rest}  # it may be negative, and so may what it is equal to
             if as_symbol(rest) is not None or (isinstance(rest, int) and rest >= 0):
                 self.shapes.assumptions.append(Guard(rest, ">="))
                 return {symbol: rest}

@@ -214,8 +214,8 @@ class Declared:
         dims: list[Size] = []
         for k, axis in enumerate(declaration.axes, 1):
             found = self._axis(declaration.variable, len(dims), axis, len(declaration.axes) - k)
-            if k > 2 and declaration.variable in self._weights():
-                self.shapes.assumptions += [Guard(d - 1, ">=") for d in found if not isinstance(axis, Block)]
+            if axis in self._kernel(declaration) and not isinstance(axis, Block):
+                self.shapes.assumptions += [Guard(d - 1, ">=") for d in found]
             dims.extend(found)
         self.types[declaration.variable] = self._tensor(declaration.variable, tuple(dims))
 
@@ -256,8 +256,13 @@ class Declared:
 
     def _is_kernel(self, name: str) -> bool:
         """Whether a block is the spatial axes of a convolution's weights, which are positive."""
-        kernels = (axis for d in self.rule.declarations if d.variable in self._weights() for axis in d.axes[2:])
+        kernels = (axis for d in self.rule.declarations for axis in self._kernel(d))
         return any(isinstance(axis, Block) and axis.name == name for axis in kernels)
+
+    def _kernel(self, declaration: Declaration) -> tuple[Axis, ...]:
+        """The declared axes of a convolution's weights that lie behind two others: a block may have none."""
+        plain = [k for k, axis in enumerate(declaration.axes) if not isinstance(axis, Block)][:2]
+        return declaration.axes[plain[1] + 1 :] if declaration.variable in self._weights() and len(plain) == 2 else ()
 
     def _spatial(self, name: str) -> Sequence[int]:
         """Numbers of axes of a block that windows slide over."""
@@ -290,7 +295,7 @@ class Declared:
                         value = self.binding.names[name] = self._sized(other)
                         self.shapes.assumptions += [Guard(value, ">=")] if natural else []
                         return
-        kernel = any(Name(name) in d.axes[2:] for d in self.rule.declarations if d.variable in self._weights())
+        kernel = any(Name(name) in self._kernel(d) for d in self.rule.declarations)
         self.binding.names[name] = self.shapes.size(name, int(kernel)) if natural else self.shapes.integer(name)
 
     def _weights(self) -> set[str]:
