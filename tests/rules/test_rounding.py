@@ -17,8 +17,12 @@ HELD = [
     ("float16", "Fill(value=4, shape=[2, 2]) / Fill(value=24, shape=[2, 2])"),
     ("float16", "Fill(value=3, shape=[1]) * Fill(value=682, shape=[1])"),
     ("float32", "Concat(Fill(value=0, shape=[1]), Fill(value=7, shape=[4]), axis=0)"),
+    ("float64", "Fill(value=2251799813685248, shape=[1]) - Fill(value=1, shape=[1])"),
     ("float32", f"ReduceSum(Fill(value=1, shape=[4096]), axes=[0]) + {ONE}"),
-    ("float16", "Sqrt(Fill(value=2, shape=[3]))"),
+    ("float32", "GlobalAveragePool(Fill(value=1, shape=[1, 2, 3, 3])) / Fill(value=7, shape=[])"),
+    ("float16", f"{ONE} / Fill(value=9, shape=[1]) + {ONE} / Fill(value=9, shape=[1])"),
+    ("float64", f"Fill(value=9007199254740992, shape=[1]) + {ONE}"),
+    ("float32", "Fill(value=1, shape=[1]) / Fill(value=3, shape=[1]) * Fill(value=0.1, shape=[1])"),
     ("int64", "Fill(value=16777216, shape=[1]) + Fill(value=1, shape=[1])"),
 ]
 OTHER = [
@@ -30,11 +34,20 @@ OTHER = [
         "Fill(value=0.000000000000000000000000000001, shape=[]) * Fill(value=0.0000000000000000000000000001, shape=[])",
     ),
     ("float16", "ReduceSum(Fill(value=1, shape=[2049]), axes=[0])"),
+    ("float64", f"Fill(value=9007199254740992, shape=[1]) + {ONE} - Fill(value=9007199254740992, shape=[1])"),
+    ("float64", f"{ONE} + Fill(value=0.0000000000000000008673617379884035, shape=[1]) - {ONE}"),
+    ("float64", f"{ONE} / Fill(value=3, shape=[1]) - {ONE}"),
+    ("float64", f"Relu({ONE} / Fill(value=3, shape=[1]))"),
+    ("float32", f"ReduceSum(Fill(value=1, shape=[5000]), axes=[0]) + {ONE}"),
+    ("float32", "ReduceSum(Concat(Fill(value=1, shape=[1]), Fill(value=-1, shape=[1]), axis=0), axes=[0])"),
+    ("float64", f"Less({ONE} / Fill(value=3, shape=[1]), {ONE})"),
+    ("float64", "Fill(value=1e200, shape=[1]) * Fill(value=1e200, shape=[1])"),
+    ("float64", "Fill(value=1e-200, shape=[1]) * Fill(value=1e-200, shape=[1])"),
+    ("float32", "Sqrt(Fill(value=2, shape=[3]))"),  # nor is this
     ("float16", f"Relu(Fill(value=3, shape=[1]) * Fill(value=683, shape=[1]) - Fill(value=2048, shape=[1])) * {ONE}"),
     ("float16", "Fill(value=0.1, shape=[1]) - Fill(value=0.100003, shape=[1])"),
     ("float16", "Where(Less(Fill(value=0.1, shape=[1]), Fill(value=0.100003, shape=[1])), 1, 2)"),
     ("uint8", "Fill(value=200, shape=[1]) + Fill(value=100, shape=[1])"),
-    ("float32", f"ReduceSum(Fill(value=1, shape=[5000]), axes=[0]) + {ONE}"),  # more than is looked at
 ]
 
 

@@ -121,6 +121,8 @@ class Declared:
         known = decide(left, ">=", right)
         if known is not None:
             return known
+        if not all(isinstance(side, int | Expression) for side in (left, right)):
+            raise Unsupported(f"the greater of {left} and {right}")
         chosen = self.shapes.choices.pick((True, False))
         if _real(left - right):
             self.reals.append(Real(left - right, ">=") if chosen else Real(right - left, ">"))

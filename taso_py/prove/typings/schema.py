@@ -31,7 +31,7 @@ from taso_py.prove.typings.reach import kinds_of
 from taso_py.prove.typings.shapes import RANKS, Excluded, Refine, Shapes, Undetermined, Unsupported
 from taso_py.prove.typings.site import Site
 from taso_py.rules.alpha import names_of
-from taso_py.rules.build import Builder, NotBuildable
+from taso_py.rules.build import Builder, NotBuildable, NotNumber
 from taso_py.rules.coverage import Typing
 from taso_py.rules.element_types import HELD, plain_type, typed
 from taso_py.rules.rule import Rule
@@ -269,7 +269,8 @@ class _Typing(Attributes):
                 outputs.append(tuple(builder.output(t) for t in side.outputs))
             except _MISTYPED as error:
                 which = "right" if side is self.rule.right else "left"
-                return Untyped(f"{type(error).__name__}: {error}", which)
+                # A number that the type of this proof does not hold may be one of another type.
+                return Untyped(f"{type(error).__name__}: {error}", which, definite=not isinstance(error, NotNumber))
         nodes = {**builders[0].nodes, **builders[1].nodes}
         needs = [*self._divided(), *required(builders[1].nodes, values)]
         leaves = {self.binding.tensors[n]: self._leaf(n) for n in self.types}
