@@ -316,7 +316,8 @@ def test_a_finding_compares_with_what_is_expected() -> None:
 
 
 def test_what_is_not_proved_is_told_in_the_rules_own_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    law = "LeakyRelu(mine, alpha=slope) => Mul(LeakyRelu(mine, alpha=slope), Exp(Mul(0, Log(Fill(value=slope)))))"
+    log = "Log(Fill(value=slope, shape=[n]) + 0 * mine)"
+    law = f"LeakyRelu(mine, alpha=slope) => LeakyRelu(mine, alpha=slope) * Exp(0 * {log})"
     (tmp_path / "own.rules").write_text(f"rule law: {law} for mine[n] when slope > 0\n")
     assert main(["verify", str(tmp_path / "own.rules")]) == 1
     told = capsys.readouterr()

@@ -95,3 +95,13 @@ def test_bounds_that_are_infinite_are_compared_as_others_are(opset: int, bounds:
     )
     result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
     assert len(result.model.graph.node) < len(clips)
+
+
+MENU = "rule menu: Pad(Relu(x), pads=[d, k]) => Relu(Pad(x, pads=[d, k])) for x[n] when k in [k, n // d]\n"
+
+
+@pytest.mark.parametrize(("front", "matched"), [(1, True), (0, False)])
+def test_a_menu_that_divides_by_zero_matches_nothing(front: int, matched: bool, tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "r"), node("Pad", "r p", "y")]
+    proto = model(nodes, [value("x", [4])], [value("y", [5 + front])], [weight("p", [front, 1], np.int64)])
+    assert used(proto, MENU, tmp_path) == matched
