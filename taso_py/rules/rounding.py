@@ -65,6 +65,8 @@ class Constants:
         if node.operator.onnx not in (*_SCALING, *_ADDING, *_SUMMING, *_CHOOSING):
             raise NotHeld(f"{node.operator} of constants is not looked at")
         exact, held = self._value(value, self.exact), self._value(value, self.held)
+        if node.operator.onnx not in _CHOOSING and not np.isfinite(exact).all():
+            raise NotHeld(f"{node.operator} of constants is infinite in float64")
         if not self._is_known(value, node.operator.onnx, [self.exact[i] for i in inputs], exact):
             raise NotHeld(f"{node.operator} of constants is not computed exactly")
         if not rounded_alike(result.dtype, exact, held):
@@ -80,7 +82,7 @@ class Constants:
             if name == "Div" or sum(high - low for low, high in spans) > _BITS:
                 self.inexact.add(value)
             small = np.abs(result) < _LEAST
-            return bool(np.isfinite(result).all()) and not np.any(small & (operands[0] != 0) & (operands[-1] != 0))
+            return not np.any(small & (operands[0] != 0) & (operands[-1] != 0))
         if name in _ADDING:
             if max(high for _, high in spans) + 1 - min(low for low, _ in spans) > _BITS:
                 self.inexact.add(value)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from taso_py.graph.ordering import deciding
 from taso_py.graph.table import Values
 from taso_py.rules.build import Builder, NotNumber
+from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rounding import computes_constants
 from taso_py.rules.unify import Binding
+from tests.helpers.false_laws import matches
+from tests.helpers.law_instances import build as build_sides
 
 ONE, HALF = "Fill(value=1, shape=[1])", "Fill(value=0.5, shape=[1])"
 
@@ -42,6 +48,8 @@ OTHER = [
     ("float32", "ReduceSum(Concat(Fill(value=1, shape=[1]), Fill(value=-1, shape=[1]), axis=0), axes=[0])"),
     ("float64", f"Less({ONE} / Fill(value=3, shape=[1]), {ONE})"),
     ("float64", "Fill(value=1e200, shape=[1]) * Fill(value=1e200, shape=[1])"),
+    ("float64", "Fill(value=8.9884656743115795e307, shape=[1]) + Fill(value=8.9884656743115795e307, shape=[1])"),
+    ("float64", "ReduceSum(Fill(value=8.9884656743115795e307, shape=[4]), axes=[0])"),
     ("float64", "Fill(value=1e-200, shape=[1]) * Fill(value=1e-200, shape=[1])"),
     ("float32", "Sqrt(Fill(value=2, shape=[3]))"),  # nor is this
     ("float16", f"Relu(Fill(value=3, shape=[1]) * Fill(value=683, shape=[1]) - Fill(value=2048, shape=[1])) * {ONE}"),
@@ -80,3 +88,12 @@ def test_what_it_does_not_hold_is_not(dtype: str, term: str) -> None:
 )
 def test_sides_that_compute_constants(left: str, computes: bool) -> None:
     assert computes_constants(parse_rule(f"rule r: {left} => Relu(x)")) == computes
+
+
+@pytest.mark.parametrize(("dtype", "matched"), [("float32", 1), ("float16", 0)])
+def test_a_left_side_matches_only_where_its_constants_are_what_it_says(dtype: str, matched: int) -> None:
+    left = "Relu(x) * (Fill(value=3, shape=[1]) * Fill(value=683, shape=[1]) - 2048)"
+    law = replace(parse_rule(f"rule law: {left} => Relu(x) for x[n]"), patterns=DEFINED)
+    with deciding(lambda difference: None):  # as in a proof, so that the side is built in every type
+        sides = build_sides(law, {"x": {"dtype": dtype, "shape": [1], "values": [5.0]}})
+    assert len(list(matches(sides))) == matched
