@@ -8,7 +8,7 @@ polynomials are equal exactly when they compare equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias, Union
@@ -86,6 +86,14 @@ class Floor:
 
     numerator: Size
     denominator: Size
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # Monomials are keys of dictionaries all over.
+        object.__setattr__(self, "_hash", hash((self.numerator, self.denominator)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return f"({self.numerator})//({self.denominator})"
@@ -134,7 +142,10 @@ class Expression:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and self.terms == other.terms
+        # Most comparisons are of different polynomials, which their hashes tell without a walk through the terms.
+        return self is other or (
+            isinstance(other, Expression) and self._hash == other._hash and self.terms == other.terms
+        )
 
     def __add__(self, other: Size) -> Size:
         return _summed(self.terms, _terms(other), 1)

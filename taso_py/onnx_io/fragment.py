@@ -137,7 +137,7 @@ class _Fragment:
 
     def _initializer(self, array: Array, name: str) -> ir.Value:
         chosen = self.names.fresh(name)
-        return self._constant_value(ir.tensor(np.asarray(array, order="C"), name=chosen), chosen)
+        return self._constant_value(ir.Tensor(np.asarray(array, order="C"), name=chosen), chosen)
 
     def _constant_value(self, tensor: ir.TensorProtocol, name: str) -> ir.Value:
         value = ir.Value(name=name, const_value=tensor)

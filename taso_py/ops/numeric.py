@@ -81,10 +81,10 @@ def evaluate(operator: Operator, operands: Sequence[Array], types: Sequence[Tens
 
     Floats are computed in float64, integers in int64; the caller rounds.  The shape is ``infer``'s.
     """
-    result = operator.infer(*types)
     kernel = operator.kernel(*operands)
     if kernel is None:
         return evaluate_meaning(operator, operands, types)
+    result = operator.infer(*types)
     return np.asarray(kernel, dtype=working_dtype(result.dtype), order="C")
 
 
@@ -250,20 +250,19 @@ def size_value(size: Size, env: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDAr
     """A size whose symbols stand for integer arrays."""
     if isinstance(size, int):
         return np.asarray(size, dtype=np.int64)
-    total = np.asarray(0, dtype=np.int64)
+    total: Any = 0
     for monomial, coefficient in size.terms:
-        term = np.asarray(coefficient, dtype=np.int64)
+        term: Any = coefficient
         for atom in monomial:
-            match atom:
-                case Symbol(name):
-                    term = term * env[name]
-                case Floor(numerator, denominator):
-                    term = term * (size_value(numerator, env) // size_value(denominator, env))
-                case Entry(table, index):
-                    at = np.clip(size_value(index, env), 0, len(table) - 1)
-                    term = term * np.asarray(table, dtype=np.int64)[at]
+            if isinstance(atom, Symbol):
+                term = term * env[atom]
+            elif isinstance(atom, Floor):
+                term = term * (size_value(atom.numerator, env) // size_value(atom.denominator, env))
+            elif isinstance(atom, Entry):
+                at = np.clip(size_value(atom.index, env), 0, len(atom.table) - 1)
+                term = term * np.asarray(atom.table, dtype=np.int64)[at]
         total = total + term
-    return total
+    return np.asarray(total, dtype=np.int64)
 
 
 def _concrete(size: Size) -> int:

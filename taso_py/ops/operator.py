@@ -205,7 +205,7 @@ class Operator:
 
         By default every input is an operand and every attribute a field of the same name.
         """
-        names = {f.name for f in fields(cls)}
+        names = field_types(cls).keys()
         if call.opset < cls.since or not set(call.attributes) <= names or not cls.defines_used(call):
             return None
         if not call.inputs or any(t is None for t in call.inputs):
@@ -229,11 +229,21 @@ class Operator:
 
     def attributes(self) -> dict[str, Any]:
         """Fields by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in field_types(type(self))}
 
     def __str__(self) -> str:
         inner = ", ".join(f"{k}={_text(v)}" for k, v in self.attributes().items())
         return f"{self.onnx}({inner})"
+
+
+_FIELDS: dict[type[Operator], dict[str, str]] = {}
+
+
+def field_types(operator: type[Operator]) -> Mapping[str, str]:
+    """What an operator's attributes are called, in their order, each with the text of its type."""
+    if operator not in _FIELDS:
+        _FIELDS[operator] = {f.name: str(f.type) for f in fields(operator)}
+    return _FIELDS[operator]
 
 
 def frozen(value: Any) -> Any:

@@ -108,6 +108,8 @@ class Parallel:
     kept: set[Axis] = field(default_factory=set)
     """Axes, by class, that some operator treats in another way."""
     members: dict[Axis, set[Axis]] = field(default_factory=dict)
+    numbered: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By value the axes that matter, with their numbers among these."""
 
     @staticmethod
     def of(
@@ -166,10 +168,12 @@ class Parallel:
         """Whether an axis matters."""
         return self._root((value, axis)) in self.kept
 
-    def places(self, value: int) -> dict[int, int]:
+    def places(self, value: int) -> Mapping[int, int]:
         """The axes of a value that matter, with their numbers among these."""
-        kept = [a for a in range(self.types(value).rank) if self.keeps(value, a)]
-        return {a: k for k, a in enumerate(kept)}
+        if value not in self.numbered:
+            kept = [a for a in range(self.types(value).rank) if self.keeps(value, a)]
+            self.numbered[value] = {a: k for k, a in enumerate(kept)}
+        return self.numbered[value]
 
     def dims(self, value: int, behind: int = 0) -> tuple[Size, ...]:
         """The sizes of the axes that matter, without so many of the last ones."""

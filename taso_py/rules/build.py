@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,7 @@ from taso_py.graph.sizes import Expression as SizeExpression
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.ops.constants import Fill, passes
-from taso_py.ops.operator import Operator
+from taso_py.ops.operator import Operator, field_types
 from taso_py.rules.element_types import DEFAULT, HELD
 from taso_py.rules.rounding import Constants, NotHeld
 from taso_py.rules.signs import is_real
@@ -125,7 +125,7 @@ def operator_of(term: Application, types: tuple[TensorType, ...], binding: Bindi
         raise NotBuildable("a real number where an integer is asked for")
     if _from_end(term, attributes, binding):
         raise NotBuildable("a position that is computed counts from the end")
-    if "dtype" not in attributes and "dtype" in {f.name for f in fields(term.operator)}:
+    if "dtype" not in attributes and "dtype" in field_types(term.operator):
         attributes["dtype"] = dtype
     try:
         return term.operator(**attributes).normal(*types)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 
 from taso_py.errors import TypingError
@@ -85,9 +85,15 @@ class Typing:
     _: KW_ONLY
     blocks: Mapping[str, int]
     """How many axes the blocks have."""
+    _applied: list[tuple[Side, Application, int, Node]] = field(default_factory=list, init=False, compare=False)
 
-    def applications(self) -> Iterator[tuple[Side, Application, int, Node]]:
+    def applications(self) -> Sequence[tuple[Side, Application, int, Node]]:
         """Every application with the side it stands on, its value and its node."""
+        if not self._applied:
+            self._applied.extend(self._applications())
+        return self._applied
+
+    def _applications(self) -> Iterator[tuple[Side, Application, int, Node]]:
         for side, placed in ((self.rule.left, self.left), (self.rule.right, self.right)):
             for term in dict.fromkeys(side.applications()):
                 value, node = placed.get(term, (-1, None))  # a local name that nothing uses is not built
@@ -103,7 +109,7 @@ class Typing:
         """The axes that need not be looked at."""
         if axes_matter(self.rule):
             return Everything(self.type_of)
-        placed = list(self.applications())
+        placed = self.applications()
         shapes = [(d.axes, self.tensors[d.variable]) for d in self.rule.declarations if d.variable in self.tensors]
         shapes += [(shape, value) for _, term, value, _ in placed if (shape := shape_of(term)) is not None]
         alike = shared(self.blocks, [(axes, value, self.type_of(value).rank) for axes, value in shapes])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -163,10 +163,10 @@ class Drawing:
             self._attribute(term, name, attributes, types)
         if term.operator.onnx in NEED_AXES and not all(t.rank for t in types):
             raise Rejected
-        operator = self._operator(term, types)
+        operator, result = self._operator(term, types)
         if isinstance(operator, Picking):
             self._picked(term, types[0].dims[operator.axis_of(types[0])])
-        return limited(operator.infer(*types))
+        return limited(result)
 
     def _picked(self, term: Application, rows: Size) -> None:
         """Notes of what size the axis is that variables are indices of, the least of several."""
@@ -200,9 +200,8 @@ class Drawing:
         try:
             self.binding.value(expression)
         except Unbound:
-            known = {n: self._value(e) for n, e in attributes.items()}
             shapes = [t.dims for t in types]
-            actual = self._drawn(term, name, expression, shapes, known)
+            actual = self._drawn(term, name, expression, shapes, _Known(self.binding, attributes))
             if not self.binding.unify(expression, frozen(actual)) or not self.binding.settle():
                 raise Rejected from None
             self._decided()
@@ -219,12 +218,6 @@ class Drawing:
                 raise Rejected
             self.binding.blocks[unbound[0].name] = self.menus.grouped(math.prod(dims) // taken)
 
-    def _value(self, expression: AttributeExpression) -> object:
-        try:
-            return self.binding.value(expression)
-        except Unbound:
-            return None
-
     def _drawn(
         self,
         term: Application,
@@ -235,11 +228,11 @@ class Drawing:
     ) -> object:
         if not isinstance(expression, Listing):
             return self.menus.attribute(term.operator, name, shapes, known, None)
-        entries = [self._value(e) for e in expression.items if not isinstance(e, Block)]
+        entries = [_known(self.binding, e) for e in expression.items if not isinstance(e, Block)]
         return self.menus.attribute(term.operator, name, shapes, known, entries)
 
-    def _operator(self, term: Application, types: Sequence[TensorType]) -> Operator:
-        """The term's operator in normal form; rejected when the normal form no longer matches the term."""
+    def _operator(self, term: Application, types: Sequence[TensorType]) -> tuple[Operator, TensorType]:
+        """The term's operator in normal form, and its result; rejected when that form no longer matches the term."""
         values = {n: self.binding.value(e) for n, e in term.attributes}
         if "dtype" not in values and "dtype" in term.operator.__dataclass_fields__:
             values["dtype"] = self.dtypes.result
@@ -250,7 +243,7 @@ class Drawing:
             rank = 0 if at is None else (result if at < 0 else types[at]).rank
             if not self.binding.unify(from_front(expression, rank), getattr(normal, name)):
                 raise Rejected
-        return normal
+        return normal, result
 
     def _decided(self) -> None:
         """Gives up early on a draw that can no longer satisfy a condition."""
@@ -266,6 +259,30 @@ class Drawing:
                 self.binding.value(e) for e in c.menu
             ]:
                 raise Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class _Known(Mapping[str, object]):
+    """The attributes of a term, None where they are not drawn yet; computed when asked for, which few are."""
+
+    binding: Binding
+    attributes: Mapping[str, AttributeExpression]
+
+    def __getitem__(self, name: str) -> object:
+        return _known(self.binding, self.attributes[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+
+def _known(binding: Binding, expression: AttributeExpression) -> object:
+    try:
+        return binding.value(expression)
+    except Unbound:
+        return None
 
 
 @lru_cache(maxsize=4096)

@@ -142,6 +142,7 @@ def literals_differ(rule: Rule, dtype: str) -> bool:
     return len(set(held)) == len(held)
 
 
+@lru_cache(maxsize=4096)
 def holds_literals(rule: Rule, dtype: str) -> bool:
     """Whether an element type has all literals of a rule, so that the law may speak of it."""
     return literals_differ(rule, dtype) and all(represents(dtype, value) for value in literals(rule))

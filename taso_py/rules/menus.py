@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -16,9 +17,10 @@ from taso_py.rules.term import Predicate
 
 Shape: TypeAlias = tuple[Any, ...]
 
-_CUTS = ("axes", "starts", "ends", "steps")
-_PARTS = ("split", "indices", "indices_shape", "sizes", "scales", "repeats")
+_RANKS = (0.05, 0.2, 0.45, 0.7)
+"""How often a common shape has at most 0, 1, 2, 3 axes; else it has 4."""
 _SIZES = (1, 2, 3, 4, 5, 6)
+_ALL_SIZES = np.array(_SIZES)
 _SPATIAL = (4, 5, 6, 7, 3, 2, 1)
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
@@ -47,10 +49,10 @@ class Menus:
     spatial: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pool = [int(d) for d in self.random.permutation(_SIZES)]
+        self.pool = self.random.permutation(_ALL_SIZES).tolist()
         if self.random.random() < 0.25:
             self.pool[: int(self.random.integers(1, 4))] = [1]
-        rank = int(self.random.choice((0, 1, 2, 3, 4, 4), p=(0.05, 0.15, 0.25, 0.25, 0.15, 0.15)))
+        rank = bisect(_RANKS, self.random.random())
         self.common = tuple(self._pick((1, 2, 3, 4, 5)) for _ in range(rank))
         self.spatial = self._pick((1, 2, 2, 2, 3))
 
@@ -198,19 +200,27 @@ class Menus:
         entries: Sequence[Any] | None,
     ) -> Any:
         spatial = max(rank - 2, 0)
-        lists: Mapping[str, Callable[[], Any]] = {
-            "strides": lambda: self._several((1, 1, 2, 3), spatial),
-            "dilations": lambda: self._several((1, 1, 2, 3), spatial),
-            "kernel_shape": lambda: self._several((1, 2, 3), spatial),
-            "output_padding": lambda: (0,) * spatial,
-            "perm": lambda: tuple(int(a) for a in self.random.permutation(rank)),
-            "axis": lambda: int(self.random.integers(max(rank, 1))),
-            "pads": lambda: self._pads(op, rank, shapes, known),
-            "shape": lambda: self._shape(op, shapes[0], entries),
-            **{n: lambda: self._cut(op, name, rank, shapes, known, entries) for n in _CUTS},
-            **{n: lambda: self._parts(name, rank, shapes, known, entries) for n in _PARTS},
-        }
-        return lists[name]() if name in lists else self._scalar(name)
+        match name:
+            case "strides" | "dilations":
+                return self._several((1, 1, 2, 3), spatial)
+            case "kernel_shape":
+                return self._several((1, 2, 3), spatial)
+            case "output_padding":
+                return (0,) * spatial
+            case "perm":
+                return tuple(int(a) for a in self.random.permutation(rank))
+            case "axis":
+                return int(self.random.integers(max(rank, 1)))
+            case "pads":
+                return self._pads(op, rank, shapes, known)
+            case "shape":
+                return self._shape(op, shapes[0], entries)
+            case "axes" | "starts" | "ends" | "steps":
+                return self._cut(op, name, rank, shapes, known, entries)
+            case "split" | "indices" | "indices_shape" | "sizes" | "scales" | "repeats":
+                return self._parts(name, rank, shapes, known, entries)
+            case _:
+                return self._scalar(name)
 
     def _several(self, options: Sequence[int], count: int) -> tuple[int, ...]:
         return tuple(int(self._pick(options)) for _ in range(count))

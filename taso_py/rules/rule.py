@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -66,9 +66,15 @@ class Rule:
     overflow: str = ""
     """Where one side overflows float32 and the other does not (`taso_py.prove.trials.magnitude`); empty: nowhere."""
 
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # Caches ask for it all the time. Normal laws have one name and no place: their sides tell them apart.
+        told = (self.name, self.file, self.line, self.left, self.right, self.conditions)
+        object.__setattr__(self, "_hash", hash(told))
+
     def __hash__(self) -> int:
-        # Normal laws have one name and no place.
-        return hash((self.name, self.file, self.line, self.left, self.right, self.conditions))
+        return self._hash
 
     @property
     def id(self) -> str:

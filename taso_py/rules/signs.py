@@ -5,10 +5,10 @@ A match solves the equations of a rule, which may have negative solutions that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
-from taso_py.ops.operator import Operator
+from taso_py.ops.operator import Operator, field_types
 from taso_py.rules.rule import Rule, axis_names
 from taso_py.rules.term import Comparison, Listing, Membership, Name, Quantity, names_in
 
@@ -17,7 +17,7 @@ _SIZES = ("shape", "sizes")
 
 def is_real(operator: type[Operator], field_name: str) -> bool:
     """Whether an attribute, or each entry of it, is a real number."""
-    return any(f.name == field_name and "float" in str(f.type) for f in fields(operator))
+    return "float" in field_types(operator).get(field_name, "")
 
 
 def is_signed(operator: type[Operator], field_name: str) -> bool:

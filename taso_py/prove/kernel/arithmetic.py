@@ -27,6 +27,22 @@ class Guard:
 
     value: Size
     kind: Kind
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # Sets of guards are keys of what a proof remembers.
+        object.__setattr__(self, "_hash", hash((self.value, self.kind)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Guard)
+            and self._hash == other._hash
+            and self.kind == other.kind
+            and self.value == other.value
+        )
 
     @property
     def negated(self) -> Guard:
