@@ -262,7 +262,7 @@ def test_only_proved_rules_rewrite(tiny_model: Path, lock_file: Path, monkeypatc
     assert result.rules == ()
     known = [*load().all()]
     Lock().updated([(rule, full_record()) for rule in known], known, "5.4").write(lock_file)
-    monkeypatch.setattr("taso_py.search.matcher.covered", lambda rule, found: True)
+    monkeypatch.setattr("taso_py.search.demands.covered", lambda rule, found: True)
     result = taso_py.optimize(tiny_model, race=False, cost="roofline")
     assert {r.status for r in result.rules} == {"proved"}
 

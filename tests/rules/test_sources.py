@@ -88,6 +88,7 @@ def test_a_file_in_a_new_folder_counts(folder: str, package: Path) -> None:
         ("rules/taso/reader.py", False),
         ("rules/lock.py", False),
         ("search/matcher.py", False),
+        ("search/demands.py", False),
     ],
 )
 def test_a_change_to_a_trusted_file_counts(file: str, counts: bool, package: Path) -> None:
