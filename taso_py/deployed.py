@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taso_py.backend.accelerators import load_libraries
 from taso_py.errors import ModelError, RuntimeMissingError, UsageError
 from taso_py.files import require_model_file
 from taso_py.paths import exists, is_file
@@ -109,6 +110,7 @@ def _session(path: Path, providers: list[Any] | None, record: SessionRecord | No
     ort = _runtime()
     options = ort.SessionOptions()
     if record is not None:
+        missing = load_libraries(ort, record.ep)
         if record.threads is not None:
             options.intra_op_num_threads = record.threads
         if record.ort_level in _LEVELS:
@@ -120,7 +122,9 @@ def _session(path: Path, providers: list[Any] | None, record: SessionRecord | No
     except Exception as error:
         raise ModelError(f"{path}: ONNX Runtime cannot make a session of it: {' '.join(str(error).split())}") from error
     if record is not None and record.ep not in made.get_providers():
-        raise RuntimeMissingError(f"{record.ep} is part of this ONNX Runtime but cannot start: see superopt eps")
+        raise RuntimeMissingError(
+            f"{record.ep} is part of this ONNX Runtime but cannot start: see superopt eps{missing and f' ({missing})'}"
+        )
     return made
 
 

@@ -209,6 +209,8 @@ class Result(PlacedModel):
     shapes: tuple[Mapping[str, tuple[int, ...]], ...] = ()
     """One assignment input -> sizes per workload."""
     cpu: str
+    gpu: str | None = None
+    """By name; null where nothing is computed on one, or its driver does not tell."""
     ort_version: str
     seed: int
     notes: tuple[str, ...] = ()
@@ -311,7 +313,7 @@ class Result(PlacedModel):
 
 _MEASURED = (
     *("improved", "speedup", "speedup_low", "speedup_high", "max_rel_error", "tolerance"),
-    *("ep", "threads", "shapes", "cpu", "ort_version", "reason", "stop_reason"),
+    *("ep", "threads", "shapes", "cpu", "gpu", "ort_version", "reason", "stop_reason"),
 )
 """What decisions say of the run that made them."""
 
@@ -321,7 +323,7 @@ JSON_FIELDS = (
     *("tolerance", "rtol", "atol", "bytes_before", "bytes_after"),
     *("nodes_before", "nodes_after", "opaque_nodes", "flops_before", "flops_after", "rules"),
     *("rejected", "raced", "reason", "profile", "profile_after", "rounds_ms", "errors", "stop_reason", "recalled"),
-    *("elapsed_s", "phases_s", "ep", "threads", "shapes", "cpu", "ort_version"),
+    *("elapsed_s", "phases_s", "ep", "threads", "shapes", "cpu", "gpu", "ort_version"),
     *("seed", "notes", "warnings", "gate", "placement", "approximation"),
 )
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnxruntime as ort
 
 from taso_py.backend import values
+from taso_py.backend.accelerators import Memory
 from taso_py.backend.protocol import CPU, Conform, Finding, Open, WorkerConfig
 
 _BUSY_S = 0.4
@@ -35,8 +36,8 @@ class Maker(Protocol):
         """A session at the provider that is asked for."""
         ...
 
-    def device(self, ep: str) -> str:
-        """Where tensors of a provider live, as ONNX Runtime calls it."""
+    def memory(self, ep: str) -> Memory:
+        """Where the tensors of a provider lie."""
         ...
 
 
@@ -89,16 +90,16 @@ def _threads(host: Maker, request: Conform) -> Finding:
 def _binding(host: Maker, request: Conform) -> Finding:
     """Inputs and outputs may stay on the device, with the same values as over the host."""
     session = host.created(request.opened, host.options(request.opened))
-    device = host.device(host.config.ep)
+    memory = host.memory(host.config.ep)
     plain = session.run(None, request.feeds)
-    binding = values.bind(session, request.feeds, device)
+    binding = values.bind(session, request.feeds, memory)
     session.run_with_iobinding(binding)
     binding.synchronize_outputs()
     places = {str(one.device_name()).lower() for one in binding.get_outputs()}
-    if places != {device}:
-        return Finding(False, f"outputs lie on {', '.join(sorted(places))}, not on {device}")
+    if places != {memory.kind}:
+        return Finding(False, f"outputs lie on {', '.join(sorted(places))}, not on {memory.kind}")
     same = all(np.allclose(a, b, 1e-5, 1e-6) for a, b in zip(plain, binding.copy_outputs_to_cpu(), strict=True))
-    return Finding(same, f"inputs and outputs on {device}" if same else "other values than without binding")
+    return Finding(same, f"inputs and outputs on {memory.kind}" if same else "other values than without binding")
 
 
 def _arena(host: Maker, request: Conform) -> Finding:

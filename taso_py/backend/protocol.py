@@ -12,6 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from taso_py.backend.accelerators import Memory, memory_of
+
 CPU = "CPUExecutionProvider"
 LEVELS = ("disable", "basic", "extended", "layout", "all")
 
@@ -34,6 +36,19 @@ class WorkerConfig:
     """Path of the interpreter that the process runs under; None: our own."""
     library: str | None = None
     """A plugin library of providers that is loaded first."""
+
+    @property
+    def memory(self) -> Memory:
+        """Where the provider's tensors lie."""
+        return memory_of(self.ep, dict(self.ep_options))
+
+    @property
+    def tells_kernel_times(self) -> bool:
+        """Whether the times in ONNX Runtime's profile are those of the kernels.
+
+        On a device of its own, kernels are started and not awaited: the profile tells how long starting them took.
+        """
+        return self.memory.is_host
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from taso_py.backend.accelerators import HOST, Memory
 from taso_py.backend.protocol import Feeds, Outputs
 
 # ONNX Runtime's name -> (name in ml_dtypes, which other environments need not have, TensorProto number, bits per
@@ -43,11 +44,11 @@ def run(session: ort.InferenceSession, feeds: Feeds, names: tuple[str, ...] | No
     return {name: _as_array(value) for name, value in zip(wanted, results, strict=True)}
 
 
-def runner(session: ort.InferenceSession, feeds: Feeds, device: str) -> Callable[[], object]:
+def runner(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> Callable[[], object]:
     """A call that runs the session once; on a device, with inputs and outputs already bound there."""
     on_host = any(not isinstance(value, np.ndarray) or value.dtype == object for value in feeds.values())
-    if device != "cpu" and not on_host:  # strings and sequences cannot be bound
-        binding = bind(session, feeds, device)
+    if not memory.is_host and not on_host:  # strings and sequences cannot be bound
+        binding = bind(session, feeds, memory)
 
         def call() -> None:
             session.run_with_iobinding(binding)
@@ -61,13 +62,13 @@ def runner(session: ort.InferenceSession, feeds: Feeds, device: str) -> Callable
     return lambda: session.run(None, feeds)
 
 
-def bind(session: ort.InferenceSession, feeds: Feeds, device: str) -> ort.IOBinding:
-    """Inputs copied to the device once, outputs left there."""
+def bind(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> ort.IOBinding:
+    """Inputs copied to a device once, outputs left there."""
     binding = session.io_binding()
-    for name, value in _as_ort_values(session, feeds, device).items():
+    for name, value in _as_ort_values(session, feeds, memory).items():
         binding.bind_ortvalue_input(name, value)
     for arg in session.get_outputs():
-        binding.bind_output(arg.name, device)
+        binding.bind_output(arg.name, memory.kind, memory.device)
     return binding
 
 
@@ -81,14 +82,14 @@ def _is_unusual(session: ort.InferenceSession) -> bool:
     return any(_element(arg.type) in _UNUSUAL for arg in arguments)
 
 
-def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, device: str = "cpu") -> dict[str, ort.OrtValue]:
+def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, memory: Memory = HOST) -> dict[str, ort.OrtValue]:
     types = {arg.name: _element(arg.type) for arg in session.get_inputs()}
-    return {name: _as_ort_value(np.asarray(value), types.get(name, ""), device) for name, value in feeds.items()}
+    return {name: _as_ort_value(np.asarray(value), types.get(name, ""), memory) for name, value in feeds.items()}
 
 
-def _as_ort_value(array: np.ndarray[Any, np.dtype[Any]], element: str, device: str) -> ort.OrtValue:
+def _as_ort_value(array: np.ndarray[Any, np.dtype[Any]], element: str, memory: Memory) -> ort.OrtValue:
     if element not in _UNUSUAL:
-        return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), device, 0)
+        return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *memory)
     _, number, bits = _UNUSUAL[element]
     raw = np.asarray(array, order="C").tobytes()
     if bits < 8:

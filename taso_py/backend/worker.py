@@ -22,6 +22,7 @@ from typing import Any
 import onnxruntime as ort
 
 from taso_py.backend import conformance, offered, values
+from taso_py.backend.accelerators import Memory, load_libraries, memory_of
 from taso_py.backend.delays import stolen_s, waited_s, was_delayed
 from taso_py.backend.kernels import Kernel, kernels_of, nodes_by_provider
 from taso_py.backend.protocol import (
@@ -64,13 +65,6 @@ _LEVELS = dict(
         strict=True,
     )
 )
-# Providers whose tensors live on a device: timing must not include the copies there and back.
-_DEVICES = {
-    "CUDAExecutionProvider": "cuda",
-    "TensorrtExecutionProvider": "cuda",
-    "NvTensorRTRTXExecutionProvider": "cuda",
-    "DmlExecutionProvider": "dml",
-}
 
 _GROUP_S = 0.0005
 """Runs are judged together for so long: looking at every thread takes a tenth of it."""
@@ -92,11 +86,12 @@ class Host:
 
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
-        self.sessions: dict[int, tuple[ort.InferenceSession, str]] = {}
+        self.sessions: dict[int, tuple[ort.InferenceSession, Memory]] = {}
         self.opened = 0
         ort.set_default_logger_severity(4)
         if not config.denormal_as_zero:
             ort.set_global_thread_pool_sizes(config.threads, 1)
+        self.missing = load_libraries(ort, config.ep)
         if config.library is not None:  # makes ONNX Runtime's environment, which the pool has to be part of
             _loaded(config.library)
 
@@ -139,12 +134,12 @@ class Host:
     def open(self, request: Open) -> int:
         session = self.created(request, self.options(request))
         self.opened += 1
-        self.sessions[self.opened] = (session, self.device(request.ep))
+        self.sessions[self.opened] = (session, self.memory(request.ep))
         return self.opened
 
-    def device(self, ep: str) -> str:
-        """Where the tensors of a provider live, as ONNX Runtime calls it."""
-        return _DEVICES.get(ep, "cpu")
+    def memory(self, ep: str) -> Memory:
+        """Where the tensors of a provider lie."""
+        return self.config.memory if ep == self.config.ep else memory_of(ep, {})
 
     def created(self, request: Open, options: ort.SessionOptions) -> ort.InferenceSession:
         """A session at the provider of the request, which takes part; ModelError or RuntimeMissingError otherwise."""
@@ -162,7 +157,7 @@ class Host:
         if request.ep not in active:  # ONNX Runtime falls back silently when a provider cannot start
             raise RuntimeMissingError(
                 f"{request.ep} is part of this ONNX Runtime but cannot start (active: {', '.join(active)}): "
-                "check its drivers and libraries"
+                f"check its drivers and libraries{self.missing and f' ({self.missing[:300]})'}"
             )
         return session
 
@@ -246,7 +241,7 @@ class Host:
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(request.folder) / "profile")
         session = self.created(request.opened, options)
-        run = values.runner(session, request.feeds, self.device(request.opened.ep))
+        run = values.runner(session, request.feeds, self.memory(request.opened.ep))
         try:
             runs = _repeated(run, request.budget_s)
         except Exception as error:
@@ -266,8 +261,8 @@ class Host:
         return nodes_by_provider(Path(session.end_profiling()))
 
     def _runner(self, number: int, feeds: Feeds) -> Callable[[], object]:
-        session, device = self.sessions[number]
-        return values.runner(session, feeds, device)
+        session, memory = self.sessions[number]
+        return values.runner(session, feeds, memory)
 
 
 def _repeated(run: Callable[[], object], seconds: float) -> int:

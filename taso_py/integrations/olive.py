@@ -31,7 +31,7 @@ _logger = logging.getLogger("olive.superopt")
 _CERTIFICATE = "certificate"
 _FINDING = (
     *("improved", "speedup", "speedup_low", "speedup_high", "max_rel_error", "reason"),
-    *("ep", "threads", "cpu", "ort_version"),
+    *("ep", "threads", "cpu", "gpu", "ort_version"),
 )
 """The fields of a result that the model's attribute has."""
 

@@ -31,6 +31,7 @@ class Key(StrEnum):
     APPLIED = f"{PROVENANCE}applied"
     RUNTIME = f"{PROVENANCE}onnxruntime"
     CPU = f"{PROVENANCE}cpu"
+    GPU = f"{PROVENANCE}gpu"
     PROVIDER = f"{PROVENANCE}provider"
     THREADS = f"{PROVENANCE}threads"
 
@@ -50,6 +51,7 @@ _FORMS: Mapping[str, str] = MappingProxyType(
         Key.APPLIED: "untimed",
         Key.RUNTIME: _VERSION,
         Key.CPU: ".+",
+        Key.GPU: ".+",
         Key.PROVIDER: r"\S+",
         Key.THREADS: r"\d+",
     }

@@ -119,7 +119,8 @@ def _profile(worker: Worker) -> Finding:
     probe = precision_probe()
     kernels = worker.profile(probe.model, probe.feeds, budget_s=0.05)
     own = worker.places(probe.model, probe.feeds).get(worker.config.ep, ())
-    return Finding(bool(kernels and own), f"{len(kernels)} kernels, {len(own)} of them its own")
+    untold = "" if worker.config.tells_kernel_times else "; not how long they take: they are started, not awaited"
+    return Finding(bool(kernels and own), f"{len(kernels)} kernels, {len(own)} of them its own{untold}")
 
 
 def _sizes(worker: Worker) -> Finding:

@@ -39,8 +39,14 @@ def conditions(result: Result) -> str:
     """The circumstances under which the figures were taken."""
     shapes = " | ".join(shape_text(shapes) for shapes in result.shapes) or "fixed"
     return (
-        f"threads {result.threads} · shapes {shapes} · {result.ep} · {result.cpu} · ONNX Runtime {result.ort_version}"
+        f"threads {result.threads} · shapes {shapes} · {result.ep} · {processors(result)} · "
+        f"ONNX Runtime {result.ort_version}"
     )
+
+
+def processors(result: Result) -> str:
+    """What a result was timed on."""
+    return result.cpu if result.gpu is None else f"{result.cpu} with {result.gpu}"
 
 
 def tables(result: Result) -> tuple[TextTable, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taso_py.options.providers import settled_options
 from taso_py.providers.record import ProviderRun
 from taso_py.report.approximation import NEW_SAMPLES, budget_flags
-from taso_py.report.content import shape_text
+from taso_py.report.content import processors, shape_text
 from taso_py.result import Result
 
 
@@ -37,7 +37,7 @@ def deployment(result: Result) -> Deployment | None:
     sizes = " and for ".join(shape_text(shapes, separator="; ") for shapes in result.shapes) or "the model's own"
     what = "The speed-up holds" if result.improved else "The figures hold"
     holds = (
-        f"{what} for the sizes {sizes}; threads: {result.threads}; {result.ep}; {result.cpu}; "
+        f"{what} for the sizes {sizes}; threads: {result.threads}; {result.ep}; {processors(result)}; "
         f"ONNX Runtime {result.ort_version}. Where one of these is different, optimise there."
     )
     files = f"{shlex.quote(str(result.input or 'model.onnx'))} {shlex.quote(output)}"

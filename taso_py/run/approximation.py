@@ -260,6 +260,8 @@ class Stage:
 
     def _profiled(self, worker: Worker, model: ModelRef) -> tuple[Kernel, ...]:
         """Its kernels; none where ONNX Runtime cannot tell."""
+        if not worker.config.tells_kernel_times:
+            return ()
         try:
             return worker.profile(model, self.feeds[0], budget_s=_PROFILE_S)
         except FAULTS:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx_ir
 
+from taso_py.backend.accelerators import gpu_of
 from taso_py.backend.runtime import cpu_name
 from taso_py.backend.timing import Confirmation
 from taso_py.certificate.record import Trail
@@ -57,6 +58,7 @@ def _frame(job: Run, artifact: Artifact, stop_reason: str) -> Result:
         threads=setting.config.threads,
         shapes=tuple(dict(a.shapes) for a in setting.assignments),
         cpu=cpu_name(),
+        gpu=gpu_of(setting.config.ep),
         ort_version=job.worker.ort_version(),
         seed=job.options.seed,
         notes=setting.notes,

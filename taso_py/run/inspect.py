@@ -15,11 +15,12 @@ from taso_py.check.fitting import fitted_instead
 from taso_py.check.inputs import advice, make_feeds, with_arrays
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.cost.roofline import Roofline, tensor_bytes
-from taso_py.errors import ModelError
+from taso_py.errors import ModelError, UsageError
 from taso_py.files import load_arrays, require_model_file
 from taso_py.graph.table import Table
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.options import InspectOptions
+from taso_py.options.spelling import spelled
 from taso_py.providers.choosing import worker_config
 from taso_py.result import Inspection, ModelProfile
 from taso_py.run.profile import profile
@@ -66,6 +67,12 @@ def _profiled(
 ) -> tuple[Assignment, ModelProfile]:
     """At the default sizes and inputs, or at those that the model takes instead."""
     require_runnable(model)
+    config = worker_config(options)
+    if not config.tells_kernel_times:
+        words = "starts kernels without waiting for them, so ONNX Runtime's profile does not tell how long they take"
+        raise UsageError(
+            f"{spelled('profile')}: {config.ep} {words}: use its vendor's profiler, or {spelled('ep', 'cpu')}"
+        )
     overrides = load_arrays(options.inputs)
     given = with_arrays(options.shapes, overrides)
     facts, original = read_facts(loaded.proto), reference(model)
@@ -76,7 +83,7 @@ def _profiled(
         return assignment, profile(worker, original, feeds, loaded.table, roofline)
 
     first = resolve_shapes(facts.inputs, given)
-    with blaming(model), Worker(worker_config(options)) as worker:
+    with blaming(model), Worker(config) as worker:
         try:
             return at(facts.inputs, first)
         except ModelError as error:

@@ -175,6 +175,8 @@ def _prove(job: Run) -> None:
 
 def _profiled(job: Run, model: ModelRef, table: Table) -> ModelProfile | None:
     """Where a model's time goes; None where ONNX Runtime cannot tell."""
+    if not job.setting.config.tells_kernel_times:
+        return None
     with suppress(ModelError, WorkerError), job.worker.keeping_to(job.patience(1.0)):
         return profile(job.worker, model, job.setting.feeds[0], table, job.roofline)
     return None

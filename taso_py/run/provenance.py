@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 
 from taso_py.approximate.record import Approximation
+from taso_py.backend.accelerators import gpu_of
 from taso_py.backend.interpreters import runtime_of
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.backend.runtime import available_threads, cpu_name, installed_distributions
@@ -32,7 +33,7 @@ from taso_py.rules.library import Library
 from taso_py.version import VERSION
 
 MACHINE: Mapping[Key, str] = MappingProxyType(
-    {Key.RUNTIME: "ONNX Runtime", Key.CPU: "CPU", Key.PROVIDER: "provider", Key.THREADS: "threads"}
+    {Key.RUNTIME: "ONNX Runtime", Key.CPU: "CPU", Key.GPU: "GPU", Key.PROVIDER: "provider", Key.THREADS: "threads"}
 )
 """What a speed-up holds for, and what it is called."""
 _ELSEWHERE = {"cache", "provenance", "strict", "rules"}
@@ -90,7 +91,9 @@ def machine(provider: str, threads: int | None, python: str | None = None) -> di
     """What the figures of a run here hold for; without ONNX Runtime, nothing is said of its version."""
     installed = installed_distributions() if python is None else [runtime_of(python)]
     version = {Key.RUNTIME: installed[0][1]} if len(installed) == 1 else {}
+    gpu = gpu_of(provider)
     here: dict[str, str] = {
+        **({} if gpu is None else {Key.GPU: gpu}),
         Key.CPU: cpu_name(),
         Key.PROVIDER: provider,
         Key.THREADS: str(threads or available_threads()),

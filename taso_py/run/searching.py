@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from taso_py.backend.accelerators import gpu_of
 from taso_py.backend.runtime import cpu_name
 from taso_py.cost.cache import Cache
 from taso_py.cost.database import BUSY_S
@@ -268,7 +269,9 @@ def selected(job: Run, explored: Explored, promising: Sequence[State]) -> list[S
 
 def environment(job: Run) -> str:
     """Everything a time depends on besides a model."""
-    return "|".join(map(str, (job.setting.config, job.worker.ort_version(), cpu_name())))
+    return "|".join(
+        map(str, (job.setting.config, job.worker.ort_version(), cpu_name(), gpu_of(job.setting.config.ep) or ""))
+    )
 
 
 def _is_compiled(job: Run) -> bool:

@@ -210,9 +210,9 @@ def test_odd_rounds_visit_the_sessions_in_reverse_and_a_round_that_does_not_fit_
 def test_device_binding_runs_on_the_cpu_too() -> None:
     """The path that CUDA takes, with the CPU as the device."""
     code = (
-        "import numpy as np, onnxruntime as ort; from taso_py.backend import values;"
+        "import numpy as np, onnxruntime as ort; from taso_py.backend import accelerators, values;"
         f"s = ort.InferenceSession({text_model('y = Neg(x)')!r}, providers=['CPUExecutionProvider']);"
-        "b = values.bind(s, {'x': np.ones((2, 4), np.float32)}, 'cpu');"
+        "b = values.bind(s, {'x': np.ones((2, 4), np.float32)}, accelerators.HOST);"
         "s.run_with_iobinding(b); b.synchronize_outputs(); print(b.copy_outputs_to_cpu()[0].sum())"
     )
     root = str(Path(__file__).resolve().parents[2])

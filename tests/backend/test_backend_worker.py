@@ -327,9 +327,10 @@ def test_a_worker_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_a_rank_0_input_bound_on_a_device_stays_rank_0() -> None:
+    from taso_py.backend.accelerators import HOST
     from taso_py.backend.values import _as_ort_value
 
-    assert _as_ort_value(np.asarray(2.5, np.float32), "float", "cpu").shape() == []
+    assert _as_ort_value(np.asarray(2.5, np.float32), "float", HOST).shape() == []
 
 
 def test_a_closed_session_is_freed_at_once() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from taso_py.providers.listing import list_providers
 from tests.conftest import ROOT
 
 OPENVINO = "OpenVINOExecutionProvider"
@@ -21,6 +22,13 @@ def openvino_python() -> Path:
     if not path.exists():
         pytest.skip(f"no OpenVINO: {_NAMED} names no interpreter that has it, and make test-eps was not run")
     return path
+
+
+def require_cuda() -> None:
+    """The test is skipped where our own ONNX Runtime cannot use CUDA."""
+    found = next((one for one in list_providers(()).providers if one.ep == "cuda"), None)
+    if found is None or not found.usable:
+        pytest.skip(f"no CUDA: {found.why if found else 'this ONNX Runtime does not have it'}")
 
 
 def script(path: Path, body: str) -> Path:

@@ -22,7 +22,7 @@ from taso_py.providers.probe import precision_probe, worst_error
 from taso_py.providers.suite import Check, Conformance, check_names
 from taso_py.run import original
 from tests.conftest import tiny_network
-from tests.helpers.interpreters import openvino_python, stub_provider
+from tests.helpers.interpreters import openvino_python, require_cuda, stub_provider
 
 _KEPT = (
     "if 'superopt_no_such_option' in self.given[STUB]: "
@@ -49,6 +49,34 @@ def test_openvino_passes() -> None:
     found = api.conform("openvino", ep_python=[openvino_python()], threads=2)
     assert (found.passed, found.lossless) == (True, True), found.checks
     assert {one.name for one in found.checks if one.outcome == "skipped"} == {"memory"}
+
+
+def test_cuda_passes() -> None:
+    require_cuda()
+    found = api.conform("cuda", threads=2)
+    assert (found.passed, found.lossless) == (True, True), found.checks
+    assert not [one.name for one in found.checks if one.outcome == "skipped"]
+
+
+def test_cuda_in_tf32_is_found_out() -> None:
+    require_cuda()
+    found = api.conform("cuda", ep_options={"use_tf32": "1"})
+    if found.lossless:
+        pytest.skip("this GPU has no TF32, so that CUDA computes in float32 whatever it is told")
+    assert check(found, "precision").outcome == "failed"
+
+
+def test_a_model_is_rewritten_for_cuda_and_runs_there(tmp_path: Path) -> None:
+    require_cuda()
+    source, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    onnx.save(tiny_network(), source)
+    assert main(["optimize", str(source), str(out), "--ep", "cuda", "--time-budget", "20"]) == 0
+    assert main(["check", str(source), str(out), "--ep", "cuda"]) == 0
+    (x,) = (one.name for one in onnx.load(out).graph.input)
+    ran = taso_py.session(out)
+    assert ran.get_providers()[0] == "CUDAExecutionProvider"
+    found = ran.run(None, {x: np.ones((1, 3, 8, 8), np.float32)})
+    assert np.isfinite(found[0]).all()
 
 
 def test_openvino_in_bfloat16_is_found_out() -> None:
