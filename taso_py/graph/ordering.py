@@ -46,7 +46,7 @@ def _form_tells(difference: Size) -> bool | None:
         return difference >= 0
     constant = sum(c for m, c in difference.terms if not m)
     others = [c for m, c in difference.terms if m]
-    if any(isinstance(atom, Entry | Image) for m, _ in difference.terms for atom in m):
+    if any(isinstance(atom, (Entry, Image)) for m, _ in difference.terms for atom in m):
         return None
     if proving() and not all(a.natural for m, _ in difference.terms for a in m if isinstance(a, Symbol)):
         return None

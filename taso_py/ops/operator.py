@@ -248,7 +248,7 @@ def field_types(operator: type[Operator]) -> Mapping[str, str]:
 
 def frozen(value: Any) -> Any:
     """Lists as tuples, bytes as text: attribute values as fields hold them."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return tuple(frozen(v) for v in value)
     return value.decode() if isinstance(value, bytes) else value
 
@@ -256,7 +256,7 @@ def frozen(value: Any) -> Any:
 def _expressible(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(_expressible(v) for v in value)
-    return isinstance(value, int | float | str)
+    return isinstance(value, (int, float, str))
 
 
 def _text(value: Any) -> str:

@@ -96,7 +96,7 @@ class Resize(Operator):
                 if region != (0.0, 1.0):
                     raise TypingError(f"a region of an axis of {dim} that keeps its size is not agreed upon")
                 continue
-            if not isinstance(dim, int) or dim < 1 or not isinstance(target, int | float) or target <= 0:
+            if not isinstance(dim, int) or dim < 1 or not isinstance(target, (int, float)) or target <= 0:
                 raise TypingError(f"Resize of an axis of size {dim} by {target} has no definition")
             mode = self.coordinate_transformation_mode
             if self.scales:

@@ -48,7 +48,7 @@ def begin(prover: Prover) -> Work:
     replay = Replay()
     replay.worker.info()  # what starts it is not on the rules' time
     gc.freeze()
-    gc.set_threshold(200_000)  # a proof makes many small terms and hardly a cycle
+    gc.set_threshold(5_000_000)  # a proof leaves some ten thousand objects in cycles: a megabyte
 
     def judge(task: tuple[str, str, int]) -> Iterator[Judgement]:
         text, file, line = task

@@ -121,6 +121,6 @@ def _concrete(names: Mapping[str, Any]) -> Mapping[str, Any]:
     def known(value: object) -> bool:
         if isinstance(value, tuple):
             return all(isinstance(v, int) for v in value)
-        return isinstance(value, int | str) or (isinstance(value, float) and math.isinf(value))
+        return isinstance(value, (int, str)) or (isinstance(value, float) and math.isinf(value))
 
     return {name: value for name, value in names.items() if known(value)}

@@ -79,7 +79,7 @@ def names_of(rule: Rule) -> Names:
     )
     parts = list(_expressions(rule))
     sizes = dict.fromkeys(p.name for p in parts if isinstance(p, Name))
-    blocks = dict.fromkeys(p.block if isinstance(p, Rank) else p.name for p in parts if isinstance(p, Rank | Block))
+    blocks = dict.fromkeys(p.block if isinstance(p, Rank) else p.name for p in parts if isinstance(p, (Rank, Block)))
     return Names(tuple(tensors), left, right, tuple(sizes), tuple(blocks))
 
 

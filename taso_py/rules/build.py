@@ -80,15 +80,13 @@ class Builder:
         return self.done[term]
 
     def _build(self, term: Term) -> int:
-        match term:
-            case Variable(name):
-                return self.binding.tensors[name]
-            case Scalar(value):
-                return self._node(Fill(value=value, shape=(), dtype=self.dtype), ())
-            case Application(_, arguments, _):
-                inputs = tuple(self.output(a) for a in arguments)
-                types = tuple(self.values.types[i] for i in inputs)
-                return self._node(operator_of(term, types, self.binding, self.dtype), inputs)
+        if isinstance(term, Variable):
+            return self.binding.tensors[term.name]
+        if isinstance(term, Scalar):
+            return self._node(Fill(value=term.value, shape=(), dtype=self.dtype), ())
+        inputs = tuple(map(self.output, term.arguments))
+        types = tuple(self.values.types[i] for i in inputs)
+        return self._node(operator_of(term, types, self.binding, self.dtype), inputs)
 
     def _node(self, operator: Operator, inputs: tuple[int, ...]) -> int:
         types = tuple(self.values.types[i] for i in inputs)
@@ -146,8 +144,8 @@ def _from_end(term: Application, attributes: Mapping[str, Any], binding: Binding
     for name, expression in term.attributes:
         for k, item in enumerate(expression.items if name in _POSITIONS and isinstance(expression, Listing) else ()):
             backwards = name == "ends" and k < len(steps) and isinstance(steps[k], int) and steps[k] < 0
-            value = binding.value(item) if isinstance(item, Name | Binary | Call) and not backwards else 0
-            if isinstance(value, int | SizeExpression) and at_least(-1 - value, 0) is True:
+            value = binding.value(item) if isinstance(item, (Name, Binary, Call)) and not backwards else 0
+            if isinstance(value, (int, SizeExpression)) and at_least(-1 - value, 0) is True:
                 return True
     return False
 
@@ -165,7 +163,7 @@ def _attribute(
         held = {types[-1]} if name in HELD else {_WIDE.get(name, DEFAULT)}
         held |= {DEFAULT} if name in _BOTH else set()
         for number in exact if isinstance(exact, tuple) else (exact,):
-            if isinstance(number, int | float | Fraction) and not all(passes(t, number, types) for t in held):
+            if isinstance(number, (int, float, Fraction)) and not all(passes(t, number, types) for t in held):
                 raise NotHeld(f"{float(number)} is no number of {' and '.join(sorted(held))}")
             if isinstance(number, SizeExpression) and not proving():
                 raise TypeError(f"{number} is not known")

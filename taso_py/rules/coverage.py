@@ -190,7 +190,7 @@ class Typing:
 def _whole_entries(value: object) -> Iterator[object]:
     """The numbers of an attribute that are no real ones."""
     for entry in value if isinstance(value, tuple) else (value,):
-        if not isinstance(entry, float | str | bool | None):
+        if not isinstance(entry, (float, str, bool, type(None))):
             yield entry
 
 

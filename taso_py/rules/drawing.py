@@ -120,12 +120,10 @@ class Drawing:
     def _size(self, name: str) -> None:
         if name in self.binding.names:
             return
-        for condition in self.rule.conditions:
-            if isinstance(condition, Comparison) and condition.relation == "==":
-                for this, other in ((condition.left, condition.right), (condition.right, condition.left)):
-                    if this == Name(name) and names_in(other) <= self.binding.names.keys():
-                        self.binding.names[name] = self.binding.value(other)
-                        return
+        for other in _equal_to(self.rule).get(name, ()):
+            if names_in(other) <= self.binding.names.keys():
+                self.binding.names[name] = self.binding.value(other)
+                return
         self.binding.names[name] = self.menus.size()
 
     # ---- types of the left side, bottom up ------------------------------------------------------------------------
@@ -290,6 +288,18 @@ def _comparisons(rule: Rule) -> tuple[tuple[Comparison, frozenset[str]], ...]:
     """The conditions that compare, each with the names in it."""
     found = (c for c in rule.conditions if isinstance(c, Comparison))
     return tuple((c, frozenset(names_in(c.left) | names_in(c.right))) for c in found)
+
+
+@lru_cache(maxsize=4096)
+def _equal_to(rule: Rule) -> dict[str, list[AttributeExpression]]:
+    """What conditions say that names are equal to, in the order of the conditions."""
+    found: dict[str, list[AttributeExpression]] = {}
+    for c in rule.conditions:
+        if isinstance(c, Comparison) and c.relation == "==":
+            for this, other in ((c.left, c.right), (c.right, c.left)):
+                if isinstance(this, Name):
+                    found.setdefault(this.name, []).append(other)
+    return found
 
 
 @lru_cache(maxsize=16384)

@@ -130,7 +130,7 @@ def literals(rule: Rule) -> tuple[float, ...]:
     arguments = (a for t in applications for a in t.arguments)
     ends = (t for side in (rule.left, rule.right) for t in (*side.outputs, *(term for _, term in side.lets)))
     operands = [t.value for t in (*arguments, *ends) if isinstance(t, Scalar)]
-    return tuple(dict.fromkeys((*operands, *(v for v in attributes if isinstance(v, int | float)))))
+    return tuple(dict.fromkeys((*operands, *(v for v in attributes if isinstance(v, (int, float))))))
 
 
 @lru_cache(maxsize=4096)

@@ -105,7 +105,7 @@ class Rule:
 
     def unbound(self) -> set[str]:
         """Names that the right side or the conditions use and matching the left side cannot bind."""
-        free = self.right.variables() - self.left.variables()
+        free = set(self.right.variables() - self.left.variables())
         return free | (self._attribute_names(self.right) - self._bound_attributes())
 
     def _attribute_names(self, side: Side) -> set[str]:
@@ -156,7 +156,7 @@ class Rule:
                 if later.count(name) > 1:
                     raise RuleError(f"{where}: let {name} stands there twice; give the second another name")
                 later.remove(name)
-            used = Side((), side.outputs).variables()
+            used = set(Side((), side.outputs).variables())
             for name, term in reversed(side.lets):
                 if name not in used:
                     raise RuleError(f"{where}: let {name} is used by nothing; remove it")

@@ -129,17 +129,22 @@ class Side:
                 yield term
                 stack.extend(term.arguments)
 
-    def variables(self) -> set[str]:
+    def variables(self) -> frozenset[str]:
         """Tensor variables (local names excluded)."""
-        stack: list[Term] = [*self.outputs, *(t for _, t in self.lets)]
-        found: set[str] = set()
-        while stack:
-            term = stack.pop()
-            if isinstance(term, Variable):
-                found.add(term.name)
-            elif isinstance(term, Application):
-                stack.extend(term.arguments)
-        return found - set(self.names)
+        return _variables(self)
+
+
+@lru_cache(maxsize=4096)
+def _variables(side: Side) -> frozenset[str]:
+    stack: list[Term] = [*side.outputs, *(t for _, t in side.lets)]
+    found: set[str] = set()
+    while stack:
+        term = stack.pop()
+        if isinstance(term, Variable):
+            found.add(term.name)
+        elif isinstance(term, Application):
+            stack.extend(term.arguments)
+    return frozenset(found - set(side.names))
 
 
 # ---- declarations and conditions ---------------------------------------------------------------------------------
@@ -207,11 +212,12 @@ def names_in(expression: AttributeExpression) -> frozenset[str]:
     return frozenset(ordered_names(expression))
 
 
-def ordered_names(expression: AttributeExpression) -> list[str]:
+@lru_cache(maxsize=1 << 14)
+def ordered_names(expression: AttributeExpression) -> tuple[str, ...]:
     """Variables of an attribute expression in the order in which they first stand there."""
     match expression:
         case Name(name):
-            return [name]
+            return (name,)
         case Binary(_, left, right):
             parts: list[AttributeExpression] = [left, right]
         case Call(_, arguments):
@@ -219,5 +225,5 @@ def ordered_names(expression: AttributeExpression) -> list[str]:
         case Listing(items):
             parts = [i for i in items if not isinstance(i, Block)]
         case _:
-            return []
-    return list(dict.fromkeys(name for part in parts for name in ordered_names(part)))
+            return ()
+    return tuple(dict.fromkeys(name for part in parts for name in ordered_names(part)))

@@ -85,7 +85,8 @@ class Binding:
 
     def value(self, expression: AttributeExpression) -> Value:
         """The expression's value, a real one rounded once; raises `Unbound`."""
-        return _rounded(self.exact(expression))
+        found = self.exact(expression)
+        return found if type(found) is int else _rounded(found)
 
     def exact(self, expression: AttributeExpression) -> Value:
         """The expression's value as proofs have it, real numbers as fractions; raises `Unbound`."""
@@ -154,7 +155,7 @@ class Binding:
     def _solve(self, expression: AttributeExpression, actual: Value) -> bool | None:
         """Binds the only unknown of a linear equation; None when there are several."""
         unknown = [n for n in names_in(expression) if n not in self.names]
-        if len(unknown) != 1 or isinstance(actual, float | str | tuple):
+        if len(unknown) != 1 or isinstance(actual, (float, str, tuple)):
             return None
         marker = symbol("?" + unknown[0])
         self.names[unknown[0]] = marker
@@ -243,7 +244,7 @@ def decide(left: Value, relation: str, right: Value) -> bool | None:
     if isinstance(left, _PLAIN) or isinstance(right, _PLAIN):
         if relation in ("==", "!="):
             return bool(left == right) == (relation == "==")
-        if isinstance(left, str | tuple | Expression) or isinstance(right, str | tuple | Expression):
+        if isinstance(left, (str, tuple, Expression)) or isinstance(right, (str, tuple, Expression)):
             return None
         return bool(_RELATIONS[relation](left, right))
     match relation:
@@ -276,7 +277,7 @@ def _exact(value: Value) -> Value:
 
 def _rounded(value: Value) -> Value:
     """Fractions as the floats next to them, in lists, too."""
-    if isinstance(value, int | Expression | float | str):  # most are; what is no Fraction takes long to tell
+    if isinstance(value, (int, Expression, float, str)):  # most are; what is no Fraction takes long to tell
         return value
     if isinstance(value, tuple):
         return tuple(map(_rounded, value))
@@ -288,19 +289,19 @@ def _rounded(value: Value) -> Value:
 
 def _same(a: Value, b: Value) -> bool:
     return (bool(a == b) and isinstance(a, float) == isinstance(b, float)) or (
-        isinstance(a, int | float) and isinstance(b, int | float) and a == b
+        isinstance(a, (int, float)) and isinstance(b, (int, float)) and a == b
     )
 
 
 def _arithmetic(operation: str, left: Any, right: Any) -> Any:
-    if operation in ("//", "%") and isinstance(right, int | Expression) and at_least(right, 1) is False:
+    if operation in ("//", "%") and isinstance(right, (int, Expression)) and at_least(right, 1) is False:
         raise ZeroDivisionError(f"{left} {operation} {right}: what sizes are divided by is positive")
     if operation == "/" and isinstance(left, int) and isinstance(right, int):
         return Fraction(left, right)
-    if operation != "+" and any(isinstance(v, str | tuple) for v in (left, right)):
+    if operation != "+" and any(isinstance(v, (str, tuple)) for v in (left, right)):
         # To Python a list times a number is a list that is so many times as long.
         raise TypeError(f"{operation} of {left} and {right}: no list and no text is a number")
-    real = any(not isinstance(v, int | Expression | str | tuple) for v in (left, right))
+    real = any(not isinstance(v, (int, Expression, str, tuple)) for v in (left, right))
     if real and any(isinstance(v, Expression) for v in (left, right)):
         raise Unbound(f"{left} {operation} {right}: an unknown size and a fraction")
     return _ARITHMETIC[operation](left, right)

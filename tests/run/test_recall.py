@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import taso_py
+from taso_py.backend.protocol import WorkerConfig
 from taso_py.cost.cache import Cache
 from taso_py.cost.roofline import Roofline
 from taso_py.onnx_io.load import load
@@ -201,7 +202,7 @@ def test_only_what_was_settled_is_remembered(
     state = found_by_search()
     job: Any = SimpleNamespace(
         options=Options(cache=tmp_path / "c.sqlite"), stop=False, recalled=None, start_cost=1.0, identity={},
-        setting=SimpleNamespace(sizes={}, config="here"), clock=SimpleNamespace(budget=1.0), cache=None,
+        setting=SimpleNamespace(sizes={}, config=WorkerConfig()), clock=SimpleNamespace(budget=1.0), cache=None,
         worker=SimpleNamespace(ort_version=lambda: "1.31.1"),
     )  # fmt: skip
     result: Any = SimpleNamespace(

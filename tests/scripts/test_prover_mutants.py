@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from scripts.audit import fuzz as prover_fuzz
 from scripts.audit import mutants as prover_mutants
-from scripts.audit.mutation.comparison import Before, compared, lost, reason
+from scripts.audit.mutation.comparison import Before, compared, lost, read, reason
 from scripts.audit.mutation.crosstab import alarms, report
 from scripts.audit.mutation.driver import Setting, cross, equations, prove
 from scripts.audit.mutation.jobs import PROVER, QUICK
@@ -244,6 +244,17 @@ def test_equations_are_driven_like_mutants(tmp_path: Path) -> None:
     assert sum(e.kind == "true" for e in known) >= 2
     assert sum(e.kind.startswith("false: ") and e.row == "different" for e in known) >= 2
     assert all(e.column == "proved" for e in known)
+
+
+def test_verdicts_of_another_prover_are_read_from_a_drivers_own_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    store = Store(path, "old")
+    store.put(store.entry("1", "law", "axis", "rule one"), "oracle", {"truth": "equal"})
+    store.put(store.entry("1", "law", "axis", "rule one"), "proof", {"verdict": "unknown", "why": "too hard"})
+    store.put(store.entry("2", "law", "axis", "rule two"), "oracle", {"truth": "equal"})
+    with path.open("a") as file:
+        file.write('{"id": "3", "verdict": "proved", "false": "at n = 1"}\n')
+    assert read(path) == {"1": Before("unknown", "too hard"), "3": Before("proved", "", "at n = 1")}
 
 
 def test_two_provers_are_compared() -> None:

@@ -29,11 +29,16 @@ class Before:
 
 
 def read(path: Path) -> dict[str, Before]:
-    """Verdicts by the laws' ids, one line of JSON each (id, verdict, why, false); the last line of a law counts."""
+    """Verdicts by the laws' ids, one line of JSON each; the last line of a law that has one counts.
+
+    A line is flat (id, verdict, why, false), or has the verdict under ``proof``, as the drivers' own files do.
+    """
     found: dict[str, Before] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         raw = json.loads(line)
-        found[raw["id"]] = Before(raw["verdict"], raw.get("why", ""), raw.get("false", ""))
+        told = raw.get("proof", raw)
+        if "verdict" in told:
+            found[raw["id"]] = Before(told["verdict"], told.get("why", ""), told.get("false", ""))
     return found
 
 

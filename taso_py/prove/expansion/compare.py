@@ -189,7 +189,7 @@ def _own_needs(canonical: CanonicalForms, element: Element) -> set[Need]:
 def _power_needs(canonical: CanonicalForms, element: Element) -> set[Need]:
     forms = [canonical.form(a) for a in element.arguments]
     exponent = element.attributes[0] if element.attributes else value_of(forms[1])
-    if not isinstance(exponent, int | Fraction):
+    if not isinstance(exponent, (int, Fraction)):
         return {Need("power", forms[0]), Need("exponent", forms[1])}
     found: set[Need] = set()
     if Fraction(exponent).denominator != 1:

@@ -173,7 +173,7 @@ def _free(scalar: Scalar) -> frozenset[str]:
 
 
 def _attribute(value: object) -> object:
-    return exact(value) if isinstance(value, int | float) else value
+    return exact(value) if isinstance(value, (int, float)) else value
 
 
 def _constantly(element: Element) -> _Value:

@@ -70,7 +70,7 @@ class PointValues:
                 return self.point[element.attributes]
             case "number":
                 value = element.attributes[0]
-                assert isinstance(value, Fraction | float)
+                assert isinstance(value, (Fraction, float))
                 return value
             case "nothing":
                 return -math.inf
@@ -191,7 +191,7 @@ def _elu(arguments: Sequence[Number], alpha: Number) -> Number:
 
 
 def _exact(value: object) -> Number:
-    assert isinstance(value, Fraction | float)
+    assert isinstance(value, (Fraction, float))
     return value
 
 

@@ -103,7 +103,7 @@ CHECK = 20
 
 def ordered(guards: Iterable[Guard]) -> list[Guard]:
     """Guards in the order of their text: what a proof does must not depend on the order of a set."""
-    return sorted(guards, key=str) if isinstance(guards, set | frozenset) else list(guards)
+    return sorted(guards, key=str) if isinstance(guards, (set, frozenset)) else list(guards)
 
 
 @dataclass(frozen=True, slots=True)

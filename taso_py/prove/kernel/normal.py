@@ -285,7 +285,7 @@ def integer(value: Size, variables: Iterable[Symbol]) -> Sum:
 
 def tidied(size: Size, context: Context) -> Size:
     """``size`` with floors that are known to be 0 dropped and tables read at known places."""
-    if isinstance(size, int) or not any(isinstance(a, Floor | Entry) for m, _ in size.terms for a in m):
+    if isinstance(size, int) or not any(isinstance(a, (Floor, Entry)) for m, _ in size.terms for a in m):
         return size
     total: Size = 0
     for monomial, coefficient in size.terms:

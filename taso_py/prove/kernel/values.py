@@ -388,7 +388,7 @@ def _infinite(function: str) -> Sum:
 
 def _constant(value: object) -> Sum:
     """A number; a symbolic attribute is a polynomial in real parameters."""
-    assert isinstance(value, int | float | Expression)
+    assert isinstance(value, (int, float, Expression))
     if isinstance(value, float) and math.isnan(value):
         raise Unprovable("a constant that is no number")
     if isinstance(value, float) and math.isinf(value):

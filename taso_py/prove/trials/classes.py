@@ -205,7 +205,7 @@ def _copy(meaning: Scalar) -> bool:
         case Choose(_, then, otherwise):
             return _copy(then) and _copy(otherwise)
         case _:
-            return isinstance(meaning, Read | Number | Integer)
+            return isinstance(meaning, (Read, Number, Integer))
 
 
 def specials_change(trials: Sequence[Trial], replay: Replay) -> bool:

@@ -38,7 +38,7 @@ def _attribute_numbers(application: Application) -> Iterator[float]:
 
 def _in(expression: AttributeExpression) -> Iterator[float]:
     match expression:
-        case Quantity(value) if isinstance(value, int | float):
+        case Quantity(value) if isinstance(value, (int, float)):
             yield value
         case Binary(_, left, right):
             yield from _in(left)

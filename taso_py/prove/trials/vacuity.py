@@ -153,7 +153,7 @@ class _Terms:
     # ---- expressions ---------------------------------------------------------------------------------------------
 
     def _axis(self, axis: Axis) -> Any:
-        if isinstance(axis, Block | Product):
+        if isinstance(axis, (Block, Product)):
             raise _Unsaid
         return self._term(axis)
 

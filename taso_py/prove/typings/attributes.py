@@ -175,7 +175,7 @@ class Attributes(Declared):
                 continue
             assert not isinstance(end, Block)
             value = self.binding.value(end)
-            if all(isinstance(v, int | Expression) for v in (value, start)) and step != -1:
+            if all(isinstance(v, (int, Expression)) for v in (value, start)) and step != -1:
                 self.shapes.assumptions += [Guard(value - start, ">="), Guard(dim - value, ">="), Guard(start, ">=")]
 
     def _positive(self, attributes: Mapping[str, AttributeExpression]) -> None:

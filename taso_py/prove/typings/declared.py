@@ -121,7 +121,7 @@ class Declared:
         known = decide(left, ">=", right)
         if known is not None:
             return known
-        if not all(isinstance(side, int | Expression) for side in (left, right)):
+        if not all(isinstance(side, (int, Expression)) for side in (left, right)):
             raise Unsupported(f"the greater of {left} and {right}")
         chosen = self.shapes.choices.pick((True, False))
         if _real(left - right):
@@ -187,7 +187,7 @@ class Declared:
                 natural = name in never_negative(self.rule)
                 self.binding.names[name] = self.shapes.size(name) if natural else self.shapes.integer(name)
         value = self.binding.value(expression)
-        if not isinstance(value, int | Expression):
+        if not isinstance(value, (int, Expression)):
             raise Unsupported(f"{value} is no integer")
         return value
 
@@ -281,7 +281,7 @@ class Declared:
         for name in sorted(names_in(expression)):
             self._pin(name)
         value = self.binding.value(expression)
-        if not isinstance(value, int | Expression):
+        if not isinstance(value, (int, Expression)):
             raise Unsupported(f"{value} is no integer")
         return value
 
@@ -328,7 +328,7 @@ class Declared:
             menu = [self.binding.value(e) for e in c.menu]
             actual = self.binding.names.get(c.variable)
             if actual not in menu:
-                known = all(not isinstance(v, Expression | AnyMode | tuple) for v in (actual, *menu))
+                known = all(not isinstance(v, (Expression, AnyMode, tuple)) for v in (actual, *menu))
                 raise Excluded("a value outside its menu") if known else Undetermined("a menu is open")
         elif isinstance(c, Comparison):
             self._compared(c)
@@ -340,10 +340,10 @@ class Declared:
             self.shapes.assumptions += [Guard(v - right, ">=") for v in entries]
             return
         left, right = self.binding.value(c.left), self.binding.value(c.right)
-        if any(not isinstance(v, int | Expression) for v in (left, right)):
+        if any(not isinstance(v, (int, Expression)) for v in (left, right)):
             if not self.binding.holds(c):
                 entries = (e for v in (left, right) for e in (v if isinstance(v, tuple) else (v,)))
-                open_ = any(isinstance(e, Expression | AnyMode) for e in entries)
+                open_ = any(isinstance(e, (Expression, AnyMode)) for e in entries)
                 raise Undetermined("a condition is open") if open_ else Excluded("a condition does not hold")
             return
         if _real(left - right):

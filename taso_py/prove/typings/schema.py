@@ -106,7 +106,7 @@ def _definite(error: Exception, shapes: Shapes) -> bool:
     """
     if isinstance(error, NotBuildable) and error.__cause__ is not None:
         return isinstance(error.__cause__, Exception) and _definite(error.__cause__, shapes)
-    if isinstance(error, RankError | Excluded | NothingToChoose):
+    if isinstance(error, (RankError, Excluded, NothingToChoose)):
         return True
     concrete = shapes.limit is not None and not shapes.signed
     return concrete and isinstance(error, TypingError) and not isinstance(error, Undetermined)
@@ -338,7 +338,7 @@ def _computing(values: Values, nodes: Mapping[int, Node]) -> frozenset[str]:
     for value, node in nodes.items():
         types = tuple(values.types[i] for i in node.inputs if i is not None)
         numbers = [v for name, v in node.operator.attributes().items() if name in HELD and v is not None]
-        rounded = any(not isinstance(v, int | float) or _is_rounded(v) for v in numbers)
+        rounded = any(not isinstance(v, (int, float)) or _is_rounded(v) for v in numbers)
         if not isinstance(node.operator, Cast) and (algebra(node.operator, types) != "move" or rounded):
             found |= {t.dtype for t in (*types, values.types[value])} & FLOATS
     return frozenset(found)
