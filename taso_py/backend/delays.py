@@ -13,8 +13,8 @@ _TASKS = Path("/proc/self/task")
 _STAT = Path("/proc/stat")
 _STEAL = 8
 """Place of the time that a hypervisor gave to others, in the first line of /proc/stat."""
-_TOLERATED = 0.01
-"""Share of a run in which its threads, taken together, may wait for a CPU."""
+_TOLERATED, _FEW = 0.005, 2
+"""Share of a run for which each of its threads may wait for a CPU, and the least number that is counted of them."""
 
 
 def waited_s() -> float:
@@ -43,9 +43,13 @@ def stolen_s() -> float:
         return 0.0
 
 
-def was_delayed(waited: float, took: float) -> bool:
-    """Whether runs that took so long waited for more of it than happens on an idle machine."""
-    return waited > _TOLERATED * took
+def was_delayed(waited: float, took: float, threads: int) -> bool:
+    """Whether runs that took so long waited for more of it than happens on an idle machine.
+
+    ``waited`` is what ``threads`` of them waited together: the more there are, the more of that there is where nothing
+    disturbs them.
+    """
+    return waited > _TOLERATED * max(threads, _FEW) * took
 
 
 def ran_s(pid: int) -> float:

@@ -232,7 +232,7 @@ class Host:
         if request.warm and time.perf_counter() < deadline:
             run()
         if request.undelayed:
-            return _undelayed_block(run, request.block_s, deadline)
+            return _undelayed_block(run, request.block_s, deadline, self.config.threads)
         return _block(run, request.block_s, deadline)
 
     def profile(self, request: Profile) -> tuple[Kernel, ...]:
@@ -275,7 +275,7 @@ def _repeated(run: Callable[[], object], seconds: float) -> int:
     return count
 
 
-def _undelayed_block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
+def _undelayed_block(run: Callable[[], object], block_s: float, deadline: float, threads: int) -> Any:
     """Like `_block`, without runs that waited for a CPU, for as long as it takes within reason; empty if all did.
 
     Empty as well where runs waited and then the deadline passes: without them the time would have been enough.
@@ -290,12 +290,13 @@ def _undelayed_block(run: Callable[[], object], block_s: float, deadline: float)
         if runs is None:
             return np.array([]) if late else None
         took = float(runs.sum())
-        if was_delayed(waited_s() - waited, took):
+        if was_delayed(waited_s() - waited, took, threads):
             late = True
         else:
             kept.append(runs)
             clean += took
-    if was_delayed(stolen_s() - stolen, time.perf_counter() - begin) or clean < _LEAST_CLEAN * block_s:
+    took = time.perf_counter() - begin
+    if was_delayed(stolen_s() - stolen, took, threads) or clean < _LEAST_CLEAN * block_s:
         return np.array([])
     return np.concatenate(kept)
 

@@ -25,6 +25,7 @@ from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Applied
 from taso_py.search.rewriter import rewrite_all
+from taso_py.search.rounding import rounding_bodies
 from taso_py.search.view import View
 
 
@@ -147,7 +148,9 @@ class _Record:
     def walk(self) -> Table:
         """Every step again, described; the table after the last."""
         loaded = self.trail.loaded
-        view = View.of(loaded.table, self.trail.canonical.expand, loaded.folder.value)
+        view = View.of(
+            loaded.table, self.trail.canonical.expand, loaded.folder.value, rounding=rounding_bodies(loaded.proto)
+        )
         for matches in self.trail.applied:
             step = rewrite_all(view, matches)
             if step is None:

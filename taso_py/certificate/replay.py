@@ -23,6 +23,7 @@ from taso_py.rules.term import Application
 from taso_py.search.canonical import bare, expansion, nothing
 from taso_py.search.matcher import Match, Matcher, matcher
 from taso_py.search.rewriter import rewrite_all
+from taso_py.search.rounding import rounding_bodies
 from taso_py.search.view import Expansion, View
 
 _TRIES = 1000
@@ -53,7 +54,9 @@ class Replayed:
 
     def __post_init__(self) -> None:
         self.labels = Labels.of(self.loaded.values)
-        self.view = View.of(self.loaded.table, nothing, self.loaded.folder.value)
+        self.view = View.of(
+            self.loaded.table, nothing, self.loaded.folder.value, rounding=rounding_bodies(self.loaded.proto)
+        )
 
     def run(self, steps: Sequence[CertifiedStep]) -> Table:
         """The table after the last step; `CertificateError` names the first that does not hold."""

@@ -275,7 +275,7 @@ class _Trials:
         spec = next(s for s in fit.inputs if s.name == place.name)
         assignment = self._assigned(fit.inputs, fit.sizes)
         now = make_feeds([spec], assignment, seed=self.seed)[spec.name]
-        if now.size == 0:
+        if now.size == 0 or now.dtype.kind in "OSU":
             return ()
         if now.size > LONGEST:
             return [(float(number),) for number in dict.fromkeys((0, 1, *hints))]

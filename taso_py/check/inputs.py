@@ -136,13 +136,17 @@ def advice(inputs: Sequence[InputSpec], assignment: Assignment, overrides: Mappi
     return f"at {assignment.describe()}: give values that it takes with {array}, or sizes with {spelled('shapes')}"
 
 
+def _gibibytes(size: int) -> str:
+    return f"{size / 2**30:.1f}" if size < 2**1000 else str(size // 2**30)
+
+
 def _require_memory(spec: InputSpec, shape: tuple[int, ...]) -> None:
     """UsageError for an input whose values cannot be held in memory, several times over."""
     needed = math.prod(shape) * max(8, item_bytes(spec))  # drawn as float64
     if needed > memory_bytes() / _COPIES:
         size = ",".join(map(str, shape))
         raise UsageError(
-            f"input '{spec.name}' of shape {size} takes {needed / 2**30:.1f} GiB to fill: "
+            f"input '{spec.name}' of shape {size} takes {_gibibytes(needed)} GiB to fill: "
             f"choose smaller sizes with {spelled('shapes', key=spec.name, metavar='...')}, "
             "if the model leaves them open"
         )

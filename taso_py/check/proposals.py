@@ -105,6 +105,9 @@ def _shapes(count: int, data: tuple[int, ...] | None, hints: Sequence[int]) -> I
 def _joined(data: tuple[int, ...], count: int) -> Iterator[Values]:
     """Runs of axes as one axis each; with axes of size 1 before them where that gives too few."""
     groups = min(count, len(data))
+    if not groups:
+        yield (1.0,) * count
+        return
     for cuts in combinations(range(1, len(data)), groups - 1):
         ends = (0, *cuts, len(data))
         sizes = [math.prod(data[a:b]) for a, b in pairwise(ends)]

@@ -46,7 +46,10 @@ class Role:
             return self.chosen if len(self.chosen) == count else self.chosen * count
         rule = _RULES[self.kind]
         known = _Known(self, _resolved(self.data, resolve), tuple(_resolved(r, resolve) for r in self.results))
-        found = [1] * count if self.partial else rule(known, count)
+        try:
+            found = [1] * count if self.partial else rule(known, count)
+        except _NO_GUESS:
+            return None
         return found if found is not None and len(found) == count else None
 
     def operand(self, resolve: Resolve) -> Sizes | None:
@@ -74,6 +77,9 @@ class _Known:
         axis = self.axis(default)
         return self.data[axis] if self.data is not None and -len(self.data) <= axis < len(self.data) else None
 
+
+_NO_GUESS = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What a rule may meet where a node cannot run as it stands, or what is stated of its values is wrong."""
 
 Rule: TypeAlias = Callable[[_Known, int], Sequence[float] | None]
 
@@ -114,7 +120,9 @@ def _role(kind: str, node: onnx.NodeProto, shapes: Mapping[str, Dims], *, partia
     import onnx
 
     simple = (onnx.AttributeProto.INT, onnx.AttributeProto.INTS)
-    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type in simple}
+    attributes = {
+        a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type in simple and not a.ref_attr_name
+    }
     results = tuple(shapes.get(output) for output in node.output)
     return Role(kind, shapes.get(node.input[0] if node.input else ""), results, attributes, partial)
 
@@ -357,7 +365,10 @@ _KINDS: Mapping[tuple[str, int], str] = {
 def legal_array(role: Role, shape: Sizes, dtype: np.dtype[Any], resolve: Resolve) -> np.ndarray[Any, Any] | None:
     """A legal value of an input of this shape; None where none is known."""
     values = role.values(math.prod(shape), resolve)
-    return None if values is None else np.array(values, np.float64).astype(dtype).reshape(shape)
+    try:
+        return None if values is None else np.array(values, np.float64).astype(dtype).reshape(shape)
+    except OverflowError:  # beyond any float
+        return None
 
 
 def readers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[tuple[onnx.NodeProto, int]]]:

@@ -170,7 +170,7 @@ def dim_size(dim: Dim, sizes: Mapping[str, int]) -> int:
         return sizes[dim]
     try:
         size = _evaluate(ast.parse(dim, mode="eval").body, sizes)
-    except ZeroDivisionError:
+    except (ArithmeticError, RecursionError, MemoryError, ValueError):  # by 0, too long a sum, a NUL in it
         size = None
     if size is None or size < 0:
         at = ", ".join(f"{name} = {sizes[name]}" for name in dict.fromkeys(_names(dim))) or "all sizes"

@@ -87,6 +87,11 @@ def _enlarges(node: onnx.NodeProto, facts: Facts) -> bool:
     return any(b != 1 and (b is None or a != b) for a, b in zip(behind, slope, strict=True))
 
 
+def _is_scalar(node: onnx.NodeProto, facts: Facts) -> bool:
+    """Of a scalar NonZero gives no row, says ONNX; one, says ONNX Runtime."""
+    return not facts.dims(node.input[0])
+
+
 def _broadcasts(node: onnx.NodeProto, facts: Facts) -> bool:
     """Whether a label of Einsum may be of size 1 in one operand and of another size in the next."""
     labels: dict[str, list[int | str | None]] = {}
@@ -113,6 +118,7 @@ _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
     "Einsum": _broadcasts,
     "LpPool": _dilates,
     "MaxPool": _dilates,
+    "NonZero": _is_scalar,
     "PRelu": _enlarges,
     "Resize": _counts_from_the_last,
     "Slice": _slices_back,

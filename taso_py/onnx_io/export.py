@@ -7,6 +7,7 @@ they are external.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -259,7 +260,15 @@ class _Export:
 
 def _redirect(old: ir.Value, new: ir.Value) -> None:
     for use in list(old.uses()):
+        placed = use.node.device_configurations
         use.node.replace_input_with(use.idx, new)
+        if placed:  # onnx-ir drops what is said of an operand that is gone
+            use.node.device_configurations = tuple(_about(new, old, one) for one in placed)
+
+
+def _about(new: ir.Value, old: ir.Value, placed: ir.NodeDeviceConfiguration) -> ir.NodeDeviceConfiguration:
+    specs = (replace(spec, value=new) if spec.value is old else spec for spec in placed.sharding_specs)
+    return replace(placed, sharding_specs=tuple(specs))
 
 
 def _collect_names(graph: ir.Graph, values: set[str], nodes: set[str]) -> None:

@@ -29,10 +29,17 @@ MAXIMAL_TERMS = 256
 _INTEGER_TYPES: Mapping[int, str] = {onnx.TensorProto.INT64: "int64", onnx.TensorProto.INT32: "int32"}
 
 
+_UNFOLLOWED = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What a rule may meet in a node that no runtime would run, or never does: nothing is known of its result."""
+
+
 def follow(call: OnnxCall) -> Vector | None:
     """The entries of the first output of a node, None when it is not a short integer vector that is known."""
     rule = _RULES.get(call.op_type)
-    vector = rule(call) if rule is not None else None
+    try:
+        vector = rule(call) if rule is not None else None
+    except _UNFOLLOWED:
+        return None
     return None if vector is None or len(vector[0]) > MAXIMAL_LENGTH else vector
 
 

@@ -100,7 +100,7 @@ class TableReader:
     def _read_node(self, index: int, node: ir.Node) -> None:
         standard = node.domain == "" and (node.domain, node.op_type) not in self.functions
         tensor = constant_tensor(node) if standard else None
-        if tensor is not None and node.outputs:
+        if tensor is not None and node.outputs and name_of(node.outputs[0]):
             self._fix(name_of(node.outputs[0]), tensor)
             return
         inputs = tuple(self._id(v, node) for v in node.inputs)

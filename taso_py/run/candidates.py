@@ -6,6 +6,7 @@ import filecmp
 import json
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -166,7 +167,7 @@ class Workshop:
             self.build(step.table).write(place, place / "rewritten.onnx")
             feeds = report.failing_feeds or {}
             arrays: dict[str, Any] = {k: v for k, v in feeds.items() if isinstance(v, np.ndarray)}
-            np.savez(place / "inputs.npz", allow_pickle=True, **arrays)
+            _save_arrays(place / "inputs.npz", arrays)
             done = [{"rule": s.rule, "sites": [list(x.outputs) for x in s.sites]} for s in state.trace]
             facts = {
                 "schema": REJECTION_SCHEMA,
@@ -179,6 +180,14 @@ class Workshop:
         except OSError:
             return None
         return place
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """What numpy.savez does, which takes an input called file for the file."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=True)
 
 
 def _same(one: Path | bytes, other: Path | bytes) -> bool:

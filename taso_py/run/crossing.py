@@ -28,7 +28,7 @@ from taso_py.run.conclude import output_errors
 from taso_py.run.subject import Subject, checker_of, weight_bytes
 
 _RACE_ROUNDS = 8
-_CHECK_SHARE, _RACE_SHARE = 0.25, 0.5
+_CHECK_SHARE, _RACE_SHARE = 0.25, 0.4
 """Of the time that is left, for comparing models on other providers; of what is left then, for the race; the
 confirmation has the rest.
 """
@@ -91,7 +91,8 @@ class Crossing:
         for one in self._fastest_first([*own, *crossed])[:_MOST_CONFIRMED]:
             if one is at_home:  # confirmed by its own search
                 return Placed(one)
-            placed = self._confirmed(one, at_home)
+            plain = next((other for other in own if other.contender is one.contender and not other.improved), None)
+            placed = self._confirmed(one, at_home, plain)
             if placed is not None:
                 return placed
             name = short_name(one.contender.config.ep)
@@ -147,8 +148,11 @@ class Crossing:
         order = [one for _, one in sorted(found, key=lambda item: -item[0])]
         return order + [one for one in still if one.result is not None]
 
-    def _confirmed(self, one: Entry, at_home: Entry | None) -> Placed | None:
-        """An entry in new processes, against the original at home and on its provider, and what was found at home."""
+    def _confirmed(self, one: Entry, at_home: Entry | None, plain: Entry | None) -> Placed | None:
+        """An entry in new processes, against the original at home and on its provider, and what was found at home.
+
+        The original there, ``plain``, is confirmed by the same measurement where it does as well as the entry.
+        """
         rival = at_home if at_home is not None and at_home.improved else None
         there = one.contender.config
         runs = {"home": (self.home.config, None), "there": (there, None), "one": (there, one)}
@@ -166,22 +170,27 @@ class Crossing:
             except _FAILURES:
                 return None
             timed = dict(zip(runs, race.entrants, strict=True))
-        return self._judged(one, timed)
+        return self._judged(one, plain, timed)
 
-    def _judged(self, one: Entry, timed: dict[str, Entrant]) -> Placed | None:
+    def _judged(self, one: Entry, plain: Entry | None, timed: dict[str, Entrant]) -> Placed | None:
         """What the confirmation says of an entry; None where it is not faster than all that it has to beat."""
         home, there = timed["home"], timed.get("there", timed["home"])
         runs = timed.get("one", there)
-        gain, rewriting = _ratio(home, there), _ratio(there, runs)
-        if not self._is_faster(_ratio(home, runs)) or gain is None or rewriting is None:
+        gain = _ratio(home, there)
+        if gain is None:
             return None
-        if "rival" in timed and not self._is_faster(_ratio(timed["rival"], runs), least=1.0):
-            return None
-        if one.report is None:
-            return Placed(one, gain)
-        if not self._is_faster(rewriting):  # the original there would do, and that is another entry
-            return None
-        return Placed(replace(one, result=_as_run_there(one, _confirmation(there, runs))), gain)
+        if self._beats(runs, timed):
+            if one.report is None:
+                return Placed(one, gain)
+            if self._is_faster(_ratio(there, runs)):
+                return Placed(replace(one, result=_as_run_there(one, _confirmation(there, runs))), gain)
+        return Placed(plain, gain) if plain is not None and self._beats(there, timed) else None
+
+    def _beats(self, runs: Entrant, timed: dict[str, Entrant]) -> bool:
+        """Whether something is faster than the original at home, and than what was found there."""
+        if not self._is_faster(_ratio(timed["home"], runs)):
+            return False
+        return "rival" not in timed or self._is_faster(_ratio(timed["rival"], runs), least=1.0)
 
     def _is_faster(self, found: Interval | None, least: float | None = None) -> bool:
         return found is not None and found.low > 1 and found.median >= (least or self.least)

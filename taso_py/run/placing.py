@@ -55,9 +55,9 @@ _AT_HOME_FIRST = 0.5
 speed, or faster: what is found there is raced on the others, too.
 """
 _CROSSING_SHARE, _MOST_CROSSING = 0.15, 0.45
-"""What is left for the race of the results, beside its sessions: a part of the time budget; and the most of both."""
-_OPENINGS = 4
-"""Sessions on each provider in the race of the results and its confirmation."""
+"""What is left for the race of the results, beside its sessions and runs: a part of the time budget; most of all."""
+_OPENINGS, _RUNS = 4, 200
+"""Sessions on each provider in the race of the results and its confirmation, and runs that these take."""
 _FAILURES = (ModelError, NotLosslessError, RuntimeMissingError, WorkerError)
 
 
@@ -71,8 +71,8 @@ class _Raced:
     gains: Sequence[Interval]
     """How many times faster than at home each of them ran the original."""
     record: tuple[RacedProvider, ...]
-    opening_s: float
-    """What one session on each of them takes."""
+    crossing_s: float
+    """What sessions and runs of the race of the results take."""
     fastest: Contender
     """The one that ran the original fastest, with the first of ``gains``."""
 
@@ -121,12 +121,13 @@ def _raced(everybody: Sequence[Contender], setting: Subject, clock: Clock, progr
             race.time(_RACE_ROUNDS, deadline=_deadline(clock))
             intervals, record = [race.interval(one) for one in race.entrants], race.record()
             openings = [one.opening_s for one in race.entrants]
+            run_s = min(race.entrants[0].seconds.values(), default=0.0) * len(setting.feeds)
     gains = [HERE, *intervals[1:]]
     running = sorted((k for k, gain in enumerate(gains) if gain is not None), key=lambda k: -_speed(gains[k]))
     places = [k for k in running[:_MOST_PLACES] if _speed(gains[k]) >= _WITHIN * _speed(gains[running[0]])]
-    opening_s = sum(openings[k] for k in places)
+    crossing_s = _OPENINGS * sum(openings[k] for k in places) + _RUNS * run_s
     return _Raced(
-        setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record, opening_s,
+        setting, [everybody[k] for k in places], [gains[k] or HERE for k in places], record, crossing_s,
         everybody[places[0]],
     )  # fmt: skip
 
@@ -145,7 +146,7 @@ def _deadline(clock: Clock) -> float:
 
 def _crossing_s(raced: _Raced, clock: Clock) -> float:
     """What the race of the results may take."""
-    return min(_CROSSING_SHARE * clock.budget + _OPENINGS * raced.opening_s, _MOST_CROSSING * clock.budget)
+    return min(_CROSSING_SHARE * clock.budget + raced.crossing_s, _MOST_CROSSING * clock.budget)
 
 
 def _searched(

@@ -32,6 +32,7 @@ from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
 from taso_py.search.removal import removing, without_idle_nodes
+from taso_py.search.rounding import rounding_bodies
 from taso_py.search.state import Found, State, StopReason
 from taso_py.search.strategy import ROUNDS, Backtracking, Limits
 from taso_py.search.view import View
@@ -150,7 +151,7 @@ def start_of(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, V
     tidying = [] if job.options.rules else removing(rules)
     canonical = Canonicalizer.of(job.library.canonical, RuleSet.of([*job.library.cleanup, *tidying]))
     rewriter = Rewriter.of(rules, canonical)
-    view = View.of(loaded.table, canonical.expand, loaded.folder.value, watch)
+    view = View.of(loaded.table, canonical.expand, loaded.folder.value, watch, rounding=rounding_bodies(loaded.proto))
     view.unsought = _cheap(view.table, job.roofline)
     return rewriter, view
 
@@ -196,7 +197,9 @@ def _proposals(
     if job.options.rules:
         start = lowered(view, job.library.canonical, job.roofline, job.deadline(SEARCH_SHARE))
         if start is not None:
-            written_out = View.of(start.table, rewriter.canonical.expand, view.read_constant, view.watch)
+            written_out = View.of(
+                start.table, rewriter.canonical.expand, view.read_constant, view.watch, rounding=view.rounding
+            )
             states = _QuickSearch(job, rewriter, written_out, start.cost, _WRITTEN_OUT_SHARE)(frozenset(), ())
             return Proposals(tuple(replace(state, trace=(*start.trace, *state.trace)) for state in states))
     if selection is None:

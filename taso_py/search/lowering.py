@@ -32,7 +32,7 @@ def lowered(view: View, laws: Iterable[Rule], roofline: Roofline, deadline: floa
     rewriter = Rewriter.of([law for law in laws if law.arrow == "=>"], untidied)
     search = Exhaustive(rewriter, roofline)
     state: State | None = None
-    now = View.of(view.table, nothing, view.read_constant, view.watch)
+    now = View.of(view.table, nothing, view.read_constant, view.watch, rounding=view.rounding)
     for _ in range(_PASSES):
         cost = roofline.total(now.table) if state is None else state.cost
         found = search.run(now, cost, lambda: time.monotonic() > deadline, lambda count, best: None)

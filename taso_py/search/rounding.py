@@ -13,7 +13,9 @@ which has 1024 numbers between one power of two and the next, equal ones are no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
 from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
@@ -21,14 +23,58 @@ from taso_py.ops.comparison import Cast, Relational
 from taso_py.ops.elementwise import Power
 from taso_py.search.view import View
 
+if TYPE_CHECKING:
+    import onnx
+
 _NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike", "Mod"})
-_JUMPS = frozenset({"NonZero", "Shrink", "Sign", "ThresholdedRelu"})
+_JUMPS = frozenset({
+    "Binarizer", "NonZero", "Shrink", "Sign", "ThresholdedRelu", "TreeEnsemble", "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+})  # fmt: skip
 """Operators that compare with a number: what is exactly that before a rewrite is beside it afterwards."""
 _HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
 _HALF = "float16"
 _OF_SIZES = ("Shape", "Size")
 """Operators that look at no element."""
+
+
+def rounding_bodies(model: onnx.ModelProto) -> frozenset[int]:
+    """The places, among a model's nodes, of those in whose bodies some node rounds, however deep."""
+    functions = {(one.domain, one.name): one for one in model.functions}
+    found = (k for k, node in enumerate(model.graph.node) if any(map(_is_rounding, _inside(node, functions))))
+    return frozenset(found)
+
+
+def _inside(node: onnx.NodeProto, functions: Mapping[tuple[str, str], onnx.FunctionProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes of its subgraphs, and of the function that it calls."""
+    waiting, called = [node], set[tuple[str, str]]()
+    while waiting:
+        now = waiting.pop()
+        bodies = [list(a.g.node) for a in now.attribute if a.HasField("g")]
+        bodies += [list(graph.node) for a in now.attribute for graph in a.graphs]
+        key = (now.domain, now.op_type)
+        if key in functions and key not in called:
+            called.add(key)
+            bodies.append(list(functions[key].node))
+        for body in bodies:
+            yield from body
+            waiting += body
+
+
+@cache
+def _whole() -> frozenset[int]:
+    """ONNX's numbers of the types of whole numbers and truth values."""
+    from onnx import TensorProto
+
+    return frozenset(TensorProto.DataType.Value(name.upper()) for name in (*INTEGERS, "bool"))
+
+
+def _is_rounding(node: onnx.NodeProto) -> bool:
+    """As `rounds` has it; what a Cast is from is not known here."""
+    if node.op_type == "Cast":
+        return any(a.name == "to" and a.i in _whole() for a in node.attribute)
+    return _is_named(node.op_type)
 
 
 def rounded_later(view: View, values: Sequence[int]) -> bool:
@@ -73,6 +119,8 @@ def _rounds(view: View, value: int, half: bool) -> bool:
     node = view.table.nodes.get(value)
     if node is None or value in view.values.constant:
         return False
+    if isinstance(node.operator, Opaque) and node.operator.key in view.rounding:
+        return True
     return rounds(node, view.table.type(value)) or _decides(view, node, view.table.type(value), half)
 
 
@@ -90,7 +138,10 @@ def rounds(node: Node, result: TensorType) -> bool:
         if isinstance(node.operator, Cast):
             return result.dtype in INTEGERS | {"bool"}
         return result.dtype in INTEGERS and isinstance(node.operator, Power)
-    name = node.operator.op_type
+    return _is_named(node.operator.op_type)
+
+
+def _is_named(name: str) -> bool:
     return name in _NAMES | _JUMPS or ("Quantize" in name and not name.startswith("Dequantize"))
 
 

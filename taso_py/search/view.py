@@ -63,6 +63,8 @@ class View:
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
     inner: dict[int, Node] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
+    rounding: frozenset[int] = frozenset()
+    """Keys of opaque nodes in whose bodies something rounds."""
     unsought: frozenset[int] = frozenset()
     """Ids at which a search for matches in the whole table does not look."""
     by_operator: dict[type, dict[int, None]] = field(default_factory=dict)
@@ -77,13 +79,16 @@ class View:
     """Ids whose readers are this view's own."""
 
     @staticmethod
-    def of(table: Table, expander: Expander, read_constant: ConstantReader, watch: Watch | None = None) -> View:
+    def of(
+        table: Table, expander: Expander, read_constant: ConstantReader, watch: Watch | None = None,
+        *, rounding: frozenset[int] = frozenset(),
+    ) -> View:  # fmt: skip
         """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes).
 
         OutOfTime as soon as the ``watch`` says so.
         """
         live = replace(table, nodes=dict(table.order()))
-        view = View(live, expander, read_constant, memo={}, tame={}, watch=watch or Watch())
+        view = View(live, expander, read_constant, memo={}, tame={}, watch=watch or Watch(), rounding=rounding)
         for value, node in live.nodes.items():
             view.watch.look()
             view._enter(value, node)
@@ -110,6 +115,7 @@ class View:
             tame=self.tame,
             digests=self.digests,
             watch=self.watch,
+            rounding=self.rounding,
             users=dict(self.users),
             by_operator={kind: dict(ids) for kind, ids in self.by_operator.items()},
         )
@@ -128,6 +134,7 @@ class View:
             tame=self.tame,
             digests=self.digests,
             watch=self.watch,
+            rounding=self.rounding,
             unsought=self.unsought,
             users=dict(self.users),
             owners=dict(self.owners),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from taso_py.backend import delays, worker
-from taso_py.backend.protocol import Feeds, Time
+from taso_py.backend.protocol import Feeds, Time, WorkerConfig
 
 NEVER = float("inf")
 X: Feeds = {"x": np.ones((4, 4), np.float32)}
@@ -35,7 +35,7 @@ def test_runs_that_waited_for_a_cpu_do_not_count(
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(worker, "waited_s", lambda: waited[0])
     monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
-    assert list(worker._undelayed_block(run, 4.0, NEVER)) == [1.0] * kept
+    assert list(worker._undelayed_block(run, 4.0, NEVER, 2)) == [1.0] * kept
 
 
 def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeyp
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(worker, "waited_s", lambda: 0.0)
     monkeypatch.setattr(worker, "stolen_s", lambda: 0.2 * clock[0])
-    assert worker._undelayed_block(run, 4.0, NEVER).size == 0
+    assert worker._undelayed_block(run, 4.0, NEVER, 2).size == 0
 
 
 @pytest.mark.parametrize(("wait", "delayed"), [(0.5, 1), (0.0, 0)])
@@ -65,6 +65,7 @@ def test_a_round_that_the_deadline_cuts_off_was_delayed_only_if_runs_waited(
     monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
     monkeypatch.setattr(worker.Host, "_runner", lambda *_: run)
     host = worker.Host.__new__(worker.Host)
+    host.config = WorkerConfig()
     found = host.time(Time(((1, X), (2, X)), rounds=4, block_s=9.0, budget_s=5.0, warm=False, undelayed=True))
     assert (found.rounds, found.delayed) == ([], delayed)
 
@@ -74,6 +75,7 @@ def test_a_delayed_round_is_made_up_for_a_few_times(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(worker.Host, "_block", lambda *_: next(results))
     monkeypatch.setattr(worker.Host, "_runner", lambda *_: lambda: None)
     host = worker.Host.__new__(worker.Host)
+    host.config = WorkerConfig()
     found = host.time(Time(((1, X),), rounds=4, block_s=0.0, budget_s=1e6, warm=False, undelayed=True))
     assert (len(found.rounds), found.delayed) == (2, 12)
 
@@ -83,6 +85,13 @@ def test_a_process_knows_how_long_it_waited() -> None:
     assert before >= 0
     assert delays.waited_s() >= before
     assert delays.stolen_s() >= 0
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, 0.01), (2, 0.01), (4, 0.02), (16, 0.08)])
+def test_what_is_tolerated_grows_with_the_threads_that_can_wait(threads: int, most: float) -> None:
+    assert not delays.was_delayed(0.99 * most, 1.0, threads)
+    assert delays.was_delayed(1.01 * most, 1.0, threads)
+    assert delays.was_delayed(0.5, 1.0, threads), "another process on one of the CPUs"
 
 
 def test_where_nothing_tells_nothing_was_delayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -27,13 +27,13 @@ def entrant(seconds: float, rounds: int = MIN_CONFIRM_ROUNDS) -> Entrant:
     return one
 
 
-def judged(timed: dict[str, Entrant], report: CheckReport | None = None) -> Placed | None:
+def judged(timed: dict[str, Entrant], report: CheckReport | None = None, plain: Entry | None = None) -> Placed | None:
     nothing: Any = None
     crossing = Crossing(
         home=HOME, places=[HOME, OTHER], setting=nothing, folder=Path(), patience_s=1.0, end=0.0,
         progress=SilentProgress(), least=1.01,
     )  # fmt: skip
-    return crossing._judged(Entry(OTHER, nothing, report), timed)
+    return crossing._judged(Entry(OTHER, nothing, report), plain, timed)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,14 @@ def test_one_that_failed_is_not_placed() -> None:
 def test_a_rewrite_from_elsewhere_has_to_be_faster_than_the_original_on_its_provider() -> None:
     timed = {"home": entrant(2.0), "there": entrant(1.0), "one": entrant(1.0)}
     assert judged(timed, refused("of another provider")) is None
+
+
+@pytest.mark.parametrize(("there", "rival", "is_placed"), [(1.0, 1.5, True), (1.0, 0.9, False), (2.5, 2.6, False)])
+def test_where_a_rewrite_from_elsewhere_gains_nothing_the_original_there_is_confirmed_with_it(
+    there: float, rival: float, is_placed: bool
+) -> None:
+    """Another confirmation would measure the same once more, and time seldom suffices for it."""
+    timed = {"home": entrant(2.0), "there": entrant(there), "one": entrant(there), "rival": entrant(rival)}
+    plain = Entry(OTHER, None)
+    placed = judged(timed, refused("of another provider"), plain)
+    assert (placed is not None and placed.entry is plain) == is_placed
