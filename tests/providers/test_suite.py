@@ -58,14 +58,6 @@ def test_cuda_passes() -> None:
     assert not [one.name for one in found.checks if one.outcome == "skipped"]
 
 
-def test_cuda_in_tf32_is_found_out() -> None:
-    require_cuda()
-    found = api.conform("cuda", ep_options={"use_tf32": "1"})
-    if found.lossless:
-        pytest.skip("this GPU has no TF32, so that CUDA computes in float32 whatever it is told")
-    assert check(found, "precision").outcome == "failed"
-
-
 def test_a_model_is_rewritten_for_cuda_and_runs_there(tmp_path: Path) -> None:
     require_cuda()
     source, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
