@@ -25,6 +25,7 @@ from taso_py.ops.comparison import Cast
 from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
+from taso_py.ops.reduce import Reduction
 
 WHOLE = INTEGERS | {"bool"}
 _ROUNDED_ONCE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "Neg", "Abs", "Relu"})
@@ -195,7 +196,7 @@ class Folder:
             raise TypingError(f"{operator} of numbers beyond {result} is left to ONNX Runtime")
         work = _work(operator, types)
         begin = time.monotonic()
-        expected = work / self._rates.get(type(operator), _KERNEL_RATE if _has_kernel(operator) else _LOOP_RATE)
+        expected = work / self._rates.get(type(operator), _KERNEL_RATE if _has_kernel(operator, types) else _LOOP_RATE)
         if work > _LEAST_WORK and begin + expected > self.deadline:
             self.refused = f"{operator.onnx} of the weights {' and '.join(map(str, types))}"
             raise TooLateError(f"{self.refused} takes too long to fold in the time left")
@@ -303,7 +304,7 @@ def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} is too large to fold")
     if any(t.dtype == "uint64" for t in types) and not _moves(operator, types):
         raise TypingError(f"{operator} of uint64 is left to ONNX Runtime: 63 bits and a sign are computed here")
-    if not _has_kernel(operator) and _steps(operator, tuple(types)) > MAXIMAL_STEPS:
+    if not _has_kernel(operator, types) and _steps(operator, tuple(types)) > MAXIMAL_STEPS:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")
 
 
@@ -313,8 +314,9 @@ def _bytes(operator: Operator, types: Sequence[TensorType]) -> float:
     return 8.0 * sum(n if isinstance(n, int) else math.inf for n in elements)
 
 
-def _has_kernel(operator: Operator) -> bool:
-    return type(operator).kernel is not Operator.kernel
+def _has_kernel(operator: Operator, types: Sequence[TensorType]) -> bool:
+    floats = isinstance(operator, Reduction) and types[0].dtype not in INTEGERS
+    return type(operator).kernel is not Operator.kernel and not floats
 
 
 def _work(operator: Operator, types: Sequence[TensorType]) -> float:

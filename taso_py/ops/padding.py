@@ -21,6 +21,8 @@ from taso_py.ops.operator import Constant, Given, OnnxCall, Operator, Reading, W
 from taso_py.ops.reading import concrete, first_operand, integers, normal_axes, text
 
 _REPEATING = ("edge", "reflect", "wrap")
+_LONGEST = 2**20
+"""Most positions of an axis that repeats elements: each is looked at."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Pad(Operator):
         reach = dim - 1 if self.mode == "reflect" else dim
         if min(begin, end) < 0 or dim < 1 or (self.mode != "edge" and max(begin, end) > reach):
             raise TypingError(f"Pad mode {self.mode!r} by {begin} and {end} of size {dim} has no definition")
+        if begin + dim + end > _LONGEST:
+            raise TypingError(f"Pad mode {self.mode!r} to {begin + dim + end} positions: too many to look at each")
         return tuple(_source(self.mode, i, dim) for i in range(-begin, dim + end))
 
     @classmethod

@@ -103,12 +103,16 @@ def _check_window(window: Window, dim: Size) -> None:
         raise TypingError("a window over an axis of size 0")
     if proving() or not _may_step_over(window):
         return
-    count = window.result(dim)
-    if not isinstance(count, int) or not isinstance(dim, int) or not isinstance(window.kernel, int):
+    count, given = window.result(dim), (window.kernel, window.stride, window.dilation, window.begin, dim)
+    concrete = [i for i in given if isinstance(i, int)]
+    if not isinstance(count, int) or len(concrete) < len(given):
         raise TypingError("a dilated and padded window needs concrete sizes")
-    for y in range(count):
-        sources = [window.source(y, r) for r in range(window.kernel)]
-        if not any(isinstance(i, int) and 0 <= i < dim for i in sources):
+    kernel, stride, dilation, begin, size = concrete
+    # Between those that begin in the padding and the last one all windows have an element where the last one has.
+    for y in {*range(min(-(-begin // stride), count)), count - 1}:
+        start = y * stride - begin
+        tap = max(0, -(start // dilation))
+        if tap >= kernel or start + tap * dilation >= size:
             raise TypingError(f"a dilated window steps over the whole axis of size {dim}")
 
 

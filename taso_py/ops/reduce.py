@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+import numpy as np
+
+from taso_py.arrays import Array
 from taso_py.errors import RankError
 from taso_py.graph.sizes import product
 from taso_py.graph.types import FLOATS, TensorType
@@ -30,6 +33,8 @@ class Reduction(Operator):
     axis_fields: ClassVar[Mapping[str, int]] = {"axes": 0}
     axes_input_since: ClassVar[int] = 18
     """First opset at which the axes are an input."""
+    of_integers: ClassVar[np.ufunc | None] = None
+    """What reduces integers: in whatever order, modulo 2^64."""
     axes: tuple[int, ...] = ()
     keepdims: int = 1
 
@@ -55,6 +60,14 @@ class Reduction(Operator):
     def reduce(self, x: Operand, axes: tuple[int, ...], read: Callable[[Index], Scalar]) -> Scalar:
         """The reduction of ``read(k)`` over the index ranges of ``axes``."""
         raise NotImplementedError
+
+    def kernel(self, *operands: Array) -> Array | None:
+        """Of integers; floats are added up as the meaning says, in its order."""
+        (x,) = operands
+        reduced = self._axes(x.ndim)
+        if self.of_integers is None or x.dtype.kind not in "iu" or 0 in (x.shape[a] for a in reduced):
+            return None
+        return np.asarray(self.of_integers.reduce(x, axis=reduced, keepdims=bool(self.keepdims), dtype=np.int64))
 
     def normal(self, *operands: TensorType) -> Self:
         return type(self)(self._axes(operands[0].rank), int(bool(self.keepdims)))
@@ -96,6 +109,7 @@ class ReduceSum(Reduction):
     """out = Σ_k x[k]."""
 
     onnx: ClassVar[str] = "ReduceSum"
+    of_integers: ClassVar[np.ufunc | None] = np.add
     axes_input_since: ClassVar[int] = 13
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32", "int64"}
 
@@ -120,6 +134,7 @@ class ReduceMax(Reduction):
     """out = max_k x[k]."""
 
     onnx: ClassVar[str] = "ReduceMax"
+    of_integers: ClassVar[np.ufunc | None] = np.maximum
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32", "int64"}
 
     def reduce(self, x: Operand, axes: tuple[int, ...], read: Callable[[Index], Scalar]) -> Scalar:
@@ -131,6 +146,7 @@ class ReduceMin(Reduction):
     """out = min_k x[k], stated as -max_k -x[k]."""
 
     onnx: ClassVar[str] = "ReduceMin"
+    of_integers: ClassVar[np.ufunc | None] = np.minimum
     # int64 has a value without a negative.
     dtypes: ClassVar[frozenset[str] | None] = FLOATS | {"int32"}
 

@@ -16,6 +16,8 @@ _CORNERS = ("align_corners", "tf_crop_and_resize")
 _FINEST = 2**20
 """Largest common denominator of the weights of a position; beyond it they are no simple fractions."""
 _MOST_TAPS = 64
+_LONGEST = 2**16
+"""Most positions of a resampled axis: each is looked at, in fractions."""
 _COARSE = 2**10
 """Largest denominator of a region's ends whose multiples float32 computes without error."""
 
@@ -30,6 +32,10 @@ class Axis:
     coordinates: str
     region: tuple[float, float] = (0.0, 1.0)
     """Start and end of ``tf_crop_and_resize``, in units of dim - 1."""
+
+    def __post_init__(self) -> None:
+        if self.result > _LONGEST:
+            raise TypingError(f"an axis of {self.result} positions has too many to look at each")
 
     @property
     def blur(self) -> Fraction:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from taso_py.graph.ordering import deciding
-from taso_py.graph.sizes import Role, Size, Symbol, floor_divide
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide
 from taso_py.ops.algebra import Algebra
 from taso_py.prove.expansion.judge import Enumerated, bounded
 from taso_py.prove.kernel.arithmetic import Context, Guard, Witness, ordered, replaced
 from taso_py.prove.kernel.attempt import STEPS, Attempt, Unprovable
+from taso_py.prove.kernel.congruence import Alike
 from taso_py.prove.kernel.definedness import Definedness
 from taso_py.prove.kernel.equality import Equality
 from taso_py.prove.kernel.facts import Functions
@@ -26,7 +27,7 @@ from taso_py.prove.typings.shapes import Unsupported
 from taso_py.prove.typings.site import Site
 from taso_py.prove.verdict import Proved, Reason, Unknown
 from taso_py.rules.alpha import normal_law
-from taso_py.rules.coverage import arithmetic_on_axes
+from taso_py.rules.coverage import arithmetic_on_axes, may_be_empty
 from taso_py.rules.coverage import covered as covered_by
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Comparison
@@ -174,7 +175,8 @@ class Proof:
 
     def __post_init__(self) -> None:
         nonzero = frozenset(r.value for r in self.case.reals if r.kind in (">", "!="))
-        self.functions = Functions(self.case.nonnegative, self.case.positive, nonzero)
+        case = self.case
+        self.functions = Functions(case.nonnegative, case.positive, nonzero, nonzero_tensors=case.nonzero)
 
     def failure(self) -> str:
         """Why the typing is not proved; empty when it is."""
@@ -186,7 +188,7 @@ class Proof:
         if why:
             return why
         for k, (a, b) in enumerate(zip(self.case.left, self.case.right, strict=True), start=1):
-            why = self._typed(f"output {k}", a, b) or self._elements(f"output {k}", a, b)
+            why = self._typed(f"output {k}", a, b) or self._same(f"output {k}", a, b)
             self.facts |= self.functions.used
             self.functions.used = set()
             if why:
@@ -224,7 +226,30 @@ class Proof:
                 return f"the shapes of {types[a]} and {types[b]} are not proved equal"
         return ""
 
-    def _elements(self, name: str, a: int, b: int) -> str:
+    def _same(self, name: str, a: int, b: int) -> str:
+        """Equal elements: of the values themselves, or of those from which both are computed alike.
+
+        Where the latter are equal and defined throughout, nothing that the same computation hides makes a difference.
+        """
+        shown = len(self.obligations)
+        why = self._elements(name, a, b)
+        if not why:
+            return why
+        alike = Alike(self.case.nodes, self.case.values.types)
+        context = self.case.context.and_(self._filled(a))
+        with deciding(_decider(context)):
+            if not alike.differ(a, b) or (a, b) in alike.pairs or alike.divides(self.functions, context):
+                return why
+        del self.obligations[shown:]
+        self.functions.used = set()
+        for k, (c, d) in enumerate(alike.pairs, start=1):
+            part = f"{name}, part {k}"
+            if self._typed(part, c, d) or self._elements(part, c, d, total=True):
+                del self.obligations[shown:]
+                return why
+        return ""
+
+    def _elements(self, name: str, a: int, b: int, *, total: bool = False) -> str:
         """The element at a symbolic index; index variables are split into digits where floors ask for it."""
         dims = self.case.values.types[a].dims
         variables = [(Symbol(str(k), Role.INDEX), d) for k, d in enumerate(dims)]
@@ -234,7 +259,7 @@ class Proof:
         for _ in range(12):
             context = self.case.context.and_((), bounds)
             try:
-                sides, context, shown = self._sides(a, b, index, context)
+                sides, context, shown = self._sides(a, b, index, context, total=total)
             except Unprovable as error:
                 return str(error)
             sizes = [s for side in sides for t in side for s in t.sizes()]
@@ -252,9 +277,9 @@ class Proof:
         return "an index would have to be split too often"
 
     def _sides(
-        self, a: int, b: int, index: list[Size], context: Context
+        self, a: int, b: int, index: list[Size], context: Context, *, total: bool
     ) -> tuple[list[Sum], Context, list[Obligation]]:
-        """Both elements, and why the right one is defined.
+        """Both elements, and why the right one is defined; with ``total``, why both always are.
 
         A maximum of the left side is known not to be empty, of one on the right it must be shown.  Windows that their
         operator demands to be filled are known after a first look, for maxima in which minus infinity takes part.
@@ -267,7 +292,23 @@ class Proof:
             found = self._looked_at(a, b, index, context)
         left, right, sums, context = found
         self.functions.certain = left.certain(self.case.context)
-        return sums, context, Definedness(self.functions, left, right, self.case.context, context).obligations()
+        defined = Definedness(self.functions, left, right, self.case.context, context, tuple(self._filled(a)))
+        return sums, context, defined.everywhere() if total else defined.obligations()
+
+    def _filled(self, output: int) -> Iterator[Guard]:
+        """Sizes of what an output of the left side sums or regroups are not 0 at a match (`rules.coverage`)."""
+        level, seen = [output], {output}
+        while level:
+            value = level.pop()
+            node = self.case.nodes.get(value)
+            if node is None:
+                continue
+            inputs = {i for i in node.inputs if i is not None}
+            dims = {d: None for v in sorted({*inputs, value}) for d in self.case.values.types[v].dims}
+            if not may_be_empty(node.operator) and 0 not in dims:
+                yield from (Guard(f - 1, ">=") for d in dims if not isinstance(d, int) for f in _factors(d))
+            level += sorted(inputs - seen)
+            seen |= inputs
 
     def _looked_at(
         self, a: int, b: int, index: list[Size], context: Context
@@ -291,6 +332,14 @@ class Proof:
         except Unprovable as error:
             return str(error)
         return f"not proved equal: {text(left)[:600]} and {text(right)[:600]}"
+
+
+def _factors(size: Expression) -> tuple[Size, ...]:
+    """What is not 0 where a size is not: the size, and the natural sizes that it is a product of."""
+    if len(size.terms) != 1:
+        return (size,)
+    ((atoms, _),) = size.terms
+    return (size, *(a.size for a in atoms if isinstance(a, Symbol) and a.natural))
 
 
 def _everywhere(window: MaximumRange, context: Context) -> bool:

@@ -21,7 +21,7 @@ from taso_py.graph.ordering import at_least
 from taso_py.graph.sizes import Size
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
-from taso_py.ops.operator import broadcast
+from taso_py.ops.operator import Operator, broadcast
 from taso_py.ops.slicing import Slice
 from taso_py.rules.alpha import names_of
 from taso_py.rules.axes import Everything, Parallel
@@ -213,9 +213,13 @@ def _words(
         yield "b" + ",".join(marks)
     if isinstance(node.operator, Slice) and any(at_least(s, 1) is not True for s in node.operator.steps):
         yield "backwards"
-    moves = term.operator.pointwise or term.operator.onnx in _MOVES
-    if not moves and any(d == 0 for dims in (result, *operands) for d in dims):
+    if not may_be_empty(term.operator) and any(d == 0 for dims in (result, *operands) for d in dims):
         yield "empty"
+
+
+def may_be_empty(operator: Operator | type[Operator]) -> bool:
+    """Whether a match may have a size of 0 in its operands or result."""
+    return operator.pointwise or operator.onnx in _MOVES
 
 
 def _axes(value: int, node: Node, axes: Parallel, told: bool) -> Iterator[str]:

@@ -32,6 +32,12 @@ _JUMPS = frozenset({
     "TreeEnsembleRegressor",
 })  # fmt: skip
 """Operators that compare with a number: what is exactly that before a rewrite is beside it afterwards."""
+_LOOKED_UP: Mapping[str, tuple[int, ...]] = {
+    "LabelEncoder": (0,), "MaxRoiPool": (1,), "OneHot": (0, 1), "Range": (0, 1, 2), "Unique": (0,),
+}  # fmt: skip
+"""Operators, and which of their inputs, floats too, say which element is meant, how many there are, which are equal."""
+_SCALED: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2), "Upsample": (1,)}
+"""The same of those whose scales are mostly constants."""
 _HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
 _HALF = "float16"
@@ -40,10 +46,19 @@ _OF_SIZES = ("Shape", "Size")
 
 
 def rounding_bodies(model: onnx.ModelProto) -> frozenset[int]:
-    """The places, among a model's nodes, of those in whose bodies some node rounds, however deep."""
+    """The places, among a model's nodes, of those that round by an attribute, or in whose bodies some node does."""
     functions = {(one.domain, one.name): one for one in model.functions}
-    found = (k for k, node in enumerate(model.graph.node) if any(map(_is_rounding, _inside(node, functions))))
+    found = (
+        k
+        for k, node in enumerate(model.graph.node)
+        if _reads_the_nearest(node) or any(map(_is_rounding, _inside(node, functions)))
+    )
     return frozenset(found)
+
+
+def _reads_the_nearest(node: onnx.NodeProto) -> bool:
+    """Whether a grid of floats says which elements are copied."""
+    return node.op_type == "GridSample" and any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
 
 
 def _inside(node: onnx.NodeProto, functions: Mapping[tuple[str, str], onnx.FunctionProto]) -> Iterator[onnx.NodeProto]:
@@ -74,7 +89,7 @@ def _is_rounding(node: onnx.NodeProto) -> bool:
     """As `rounds` has it; what a Cast is from is not known here."""
     if node.op_type == "Cast":
         return any(a.name == "to" and a.i in _whole() for a in node.attribute)
-    return _is_named(node.op_type)
+    return _is_named(node.op_type) or node.op_type in _LOOKED_UP or _reads_the_nearest(node)
 
 
 def rounded_later(view: View, values: Sequence[int]) -> bool:
@@ -89,11 +104,11 @@ def rounded_later(view: View, values: Sequence[int]) -> bool:
 
 def _reaching(view: View, half: bool) -> frozenset[int]:
     """All values from which a way through floats leads to an operator that rounds."""
-    if not any(_rounds(view, v, half) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
+    found = set(_read_for_places(view))
+    if not found and not any(_rounds(view, v, half) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
         return frozenset()
-    stack = [v for v in view.table.nodes if _rounds(view, v, half)]
+    stack = [v for v in view.table.nodes if v in found or _rounds(view, v, half)]
     read = _read(view)
-    found: set[int] = set()
     while stack:
         for value in read.get(stack.pop(), ()):
             if value not in found:
@@ -101,6 +116,15 @@ def _reaching(view: View, half: bool) -> frozenset[int]:
                 if _is_float(view.table.type(value)):
                     stack.append(value)
     return frozenset(found)
+
+
+def _read_for_places(view: View) -> Iterator[int]:
+    """Floats that are computed and say where or how much an operator reads."""
+    for value in view.by_operator.get(Opaque, ()):
+        node = view.table.nodes[value]
+        places = {**_LOOKED_UP, **_SCALED}.get(node.operator.op_type, ())
+        inputs = (node.inputs[k] for k in places if k < len(node.inputs))
+        yield from (i for i in inputs if i is not None and i in view.table.nodes and _is_float(view.table.type(i)))
 
 
 def _read(view: View) -> Mapping[int, Sequence[int]]:

@@ -21,6 +21,7 @@ from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
+from taso_py.search.rounding import rounding_bodies
 from taso_py.search.state import Found
 from taso_py.search.strategy import Backtracking, Limits
 from taso_py.search.view import View
@@ -50,7 +51,7 @@ def rewriter(rules: str | None = None, *names: str) -> tuple[Rewriter, Canonical
 
 def view_of(loaded: Loaded, canonical: Canonicalizer) -> View:
     """The matcher's view of a loaded model."""
-    return View.of(loaded.table, canonical.expand, loaded.folder.value)
+    return View.of(loaded.table, canonical.expand, loaded.folder.value, rounding=rounding_bodies(loaded.proto))
 
 
 def searched(

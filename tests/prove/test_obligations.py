@@ -88,7 +88,7 @@ def test_sizes_are_shown_from_the_form_and_by_the_solver() -> None:
 
 @pytest.mark.parametrize(
     ("name", "by"),
-    [("quotient", FORM), ("softmax", "positive exponential"), ("root", "bounded below"),
+    [("quotient", FORM), ("softmax", "positive sum"), ("root", "bounded below"),
      ("positive", "positive(x1)")],
 )  # fmt: skip
 def test_what_the_right_side_needs_is_defined_by(name: str, by: str) -> None:

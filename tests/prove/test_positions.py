@@ -122,3 +122,8 @@ def test_indices_that_are_computed_are_beyond_the_prover(sides: str) -> None:
 @pytest.mark.parametrize("sides", FALSE.values(), ids=FALSE)
 def test_a_false_law_is_not_proved(sides: str) -> None:
     assert isinstance(prove(law(sides)), Unknown)
+
+
+def test_lookups_by_other_indices_are_no_same_computation() -> None:
+    law = "rule r: GatherRows(t, i), GatherRows(t, j) => GatherRows(t, j), GatherRows(t, i) for t[n, k], i[m], j[m]"
+    assert isinstance(prove(parse_rule(law)), Unknown)

@@ -42,6 +42,18 @@ def names(result: str, rest: str, element: str = "float") -> set[str]:
         ("float[2,3] y", "y = ThresholdedRelu(s)"),
         ("bool[2,3] y", "r = Neg(s) y = Cast<to = 9>(r)"),
         ("int64[2,M] y", "y = NonZero(s)"),
+        (
+            "float[2,3,4] y",
+            "d = Constant<value_int = 4>() v = Constant<value_floats = [0.0, 1.0]>() y = OneHot(s, d, v)",
+        ),
+        ("float[N] y", "k = ReduceMax<keepdims = 0>(s) y = Range(c, k, c)"),
+        ("float[N] y", "y = Unique(s)"),
+        ("float[N,M] y", "v = Constant<value_floats = [1.0, 0.0, 0.0]>() m = MatMul(s, v) y = Resize(f, , m)"),
+        (
+            "float[1,1,1,3] y",
+            "k = Constant<value_ints = [1, 1, 2, 3]>() j = Constant<value_ints = [1, 1, 3, 2]>() "
+            'i = Reshape(f, k) g = Reshape(s, j) y = GridSample<mode = "nearest">(i, g)',
+        ),
     ],
 )
 def test_what_is_rounded_later_stays(result: str, rest: str) -> None:
@@ -83,6 +95,13 @@ def test_what_is_compared_in_half_precision_stays(result: str, rest: str) -> Non
         ("float[2,3] y", "y = Relu(s)"),
         ("float[2,3] y", "t = Round(f) y = Add(s, t)"),
         ("bool[2,3] y", "y = Greater(s, f)"),
+        ("float[N,M] y", "v = Constant<value_floats = [1.0, 0.0, 0.0]>() m = MatMul(f, v) y = Resize(s, , m)"),
+        ("float[N,M] y", "v = Constant<value_floats = [2.0, 2.0]>() y = Resize(s, , v)"),
+        (
+            "float[1,1,1,3] y",
+            "k = Constant<value_ints = [1, 1, 2, 3]>() j = Constant<value_ints = [1, 1, 3, 2]>() "
+            'i = Reshape(f, k) g = Reshape(s, j) y = GridSample<mode = "linear">(i, g)',
+        ),
         ("float[2,3] y", "q8 = QuantizeLinear(f, c) d = DequantizeLinear(q8, c) y = Mul(s, d)"),
         ("double[2,3] y", "i = Cast<to = 7>(f) j = Cast<to = 11>(i) k = Cast<to = 11>(s) y = Add(j, k)"),
     ],

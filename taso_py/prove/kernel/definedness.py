@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from taso_py.graph.sizes import Role, Size, Symbol, symbols
 from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
 from taso_py.prove.kernel.attempt import Unprovable
+from taso_py.prove.kernel.demands import Chosen, Demand
 from taso_py.prove.kernel.facts import Functions
 from taso_py.prove.kernel.maxima import natural
 from taso_py.prove.kernel.normal import Term
 from taso_py.prove.kernel.obligations import FORM, Z3, Obligation, implied
 from taso_py.prove.kernel.places import Place, covered, located
-from taso_py.prove.kernel.values import Chosen, Demand, Elements, MaximumRange
+from taso_py.prove.kernel.values import Elements, MaximumRange
 
 _MEANT: Mapping[str, str] = {
     "nonzero": "{} must not be 0",
@@ -28,7 +29,8 @@ _MEANT: Mapping[str, str] = {
 class Definedness:
     """What the elements of a right side need, beside what those of the left side do.
 
-    ``typing`` is what is known of the sizes, ``context`` also of the element.
+    ``typing`` is what is known of the sizes, ``context`` also of the element; ``filled`` says which sizes are not 0
+    at a match.
     """
 
     functions: Functions
@@ -36,19 +38,35 @@ class Definedness:
     right: Elements
     typing: Context
     context: Context
+    filled: Sequence[Guard] = ()
 
     def obligations(self) -> list[Obligation]:
         """What was shown; `Unprovable` when something is not."""
         own = {b: e for b, e in self.context.bounds.items() if b.role is Role.INDEX}
-        sizes = self.typing.and_(self._not_zero(), own)
+        sizes = self.typing.and_([*self._not_zero(), *self.filled], own)
         found = [self._met(d, self.left.demands, sizes, "right") for d in dict.fromkeys(self.right.demands)]
         # Where the left side hides that a demand is not met, it is finite, but not what its form says: 1/0 < y.
         found += [self._met(d, (), sizes, "left") for d in dict.fromkeys(self.left.demands) if _may_mislead(d)]
         return list(dict.fromkeys([*found, *map(self._filled, self.right.windows)]))
 
+    def everywhere(self) -> list[Obligation]:
+        """What was shown of both sides, nothing of it from what the left side demands; `Unprovable` as above."""
+        both = (("left", self.left), ("right", self.right))
+        found = [self._met(d, (), self.typing, side) for side, e in both for d in dict.fromkeys(e.demands)]
+        return list(dict.fromkeys([*found, *(self._has_element(w) for _, e in both for w in e.windows)]))
+
+    def _has_element(self, w: MaximumRange) -> Obligation:
+        """A maximum has an element, whatever else does."""
+        by = [implied(w.context.and_(self.filled), Guard(e - 1, ">=")) for _, e in w.bound]
+        if not w.checked and (w.guards or not all(by)):
+            raise Unprovable("a maximum may be empty")
+        return Obligation("maximum", _range(w), Z3 if Z3 in by else FORM)
+
     def _met(self, demand: Demand, known: Sequence[Demand], sizes: Context, side: str) -> Obligation:
         factor = demand.place.factors[0]
-        by = self.functions.defined(demand.which, factor, self.context) or _among(known, demand, sizes)
+        there = self.context.and_([*self.filled, *ordered(demand.place.guards)], dict(demand.place.bound))
+        by = FORM if demand.evident else self.functions.defined(demand.which, factor, there)
+        by = by or _among(known, demand, sizes)
         if not by:
             meant = _MEANT.get(demand.which, f"{{}} must be {demand.which}").format(demand.head)
             hides = "may hide that it is not defined" if side == "left" else "may not be defined"
@@ -62,12 +80,12 @@ class Definedness:
         here = frozenset(w.context.assumptions)
         others = [v for v in self._whole_windows() if here.issuperset(v.context.assumptions)]
         extents = {e for v in others for _, e in v.bound}
-        ranges = [FORM if e in extents else implied(w.context, Guard(e - 1, ">=")) for _, e in w.bound]
+        context = w.context.and_(self.filled)
+        ranges = [FORM if e in extents else implied(context, Guard(e - 1, ">=")) for _, e in w.bound]
         full = not w.guards and all(ranges)
         if not full and not w.checked:
             raise Unprovable("a maximum on the right side may be empty")
-        what = f"a maximum over {', '.join(f'{b} < {e}' for b, e in w.bound)} has an element"
-        return Obligation("maximum", what, Z3 if full and Z3 in ranges else FORM)
+        return Obligation("maximum", _range(w), Z3 if full and Z3 in ranges else FORM)
 
     def _whole_windows(self) -> list[MaximumRange]:
         """Maxima of the left side that each have an element: over whole ranges, under no sum."""
@@ -89,10 +107,13 @@ class Definedness:
                 yield Guard(head.size - 1, ">=")
 
 
+def _range(w: MaximumRange) -> str:
+    return f"a maximum over {', '.join(f'{b} < {e}' for b, e in w.bound)} has an element"
+
+
 def _may_mislead(demand: Demand) -> bool:
-    """Whether an element may be finite without the demand; sizes of 0 are left out of every claim."""
-    size = demand.head.kind == "size" and natural(demand.head)
-    return bool(demand.hidden) and not demand.vanishing and not size
+    """Whether an element may be finite without the demand."""
+    return bool(demand.hidden) and not demand.vanishing
 
 
 def _among(known: Sequence[Demand], demand: Demand, sizes: Context) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Expression, Size
-from taso_py.prove.kernel.arithmetic import Context, Guard
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, symbols
+from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
 from taso_py.prove.kernel.attempt import Unprovable
-from taso_py.prove.kernel.maxima import Maxima, constant_of, divided, factor_names, instance, natural
+from taso_py.prove.kernel.maxima import Maxima, constant_of, divided, factor_names, families_of, instance, natural
 from taso_py.prove.kernel.normal import (
     MOST_POWER,
     ONE,
@@ -49,7 +49,7 @@ FACTS: Mapping[str, str] = {
     "scale of a maximum": "max(c·a, c·b) = c·max(a, b) for c >= 0",
     "rising function": "max(f a, f b) = f(max(a, b)) for f = sigmoid, tanh, exp, softplus",
     "bounded below": "exp, sigmoid, softplus, √x, |x|, even powers and sizes are not negative, nor sums, products",
-    "positive exponential": "exp x > 0, and so are sums of exponentials over something",
+    "positive sum": "exp x > 0, and so is a sum, root or maximum of what is not negative with something positive in it",
     "leaky relu is two maxima": "leakyrelu(x, s) = max(x, 0) - s·max(-x, 0)",
     "choice": "where(c, a, b) = c·a + (1 - c)·b with c² = c",
     "disjunction": "a or b = a + b - a·b for truth values 0 and 1",
@@ -221,18 +221,29 @@ class Functions(Maxima):
         return tuple(total)
 
     def _positive(self, value: Sum, context: Context) -> bool:
-        """Whether a sum is surely positive: positive terms of exponentials over ranges that are not empty."""
-        return bool(value) and all(
-            t.coefficient > 0
-            and not t.guards
-            and all(f.head.computes("exp") or self._positive_size(f, context) for f in t.factors)
-            and any(f.head.computes("exp") for f in t.factors)
-            and all(context.implies(Guard(e - 1, ">=")) for _, e in t.bound)
-            for t in value
-        )
+        """Whether a sum is surely positive: no term is negative, and one is positive at a place that there is."""
+        if not self.not_below(value):
+            return False
+        absent: list[Guard] = []
+        for t in value:
+            if all(f.head.computes("exp") or self._positive_size(f, context) for f in t.factors):
+                for place in _ends(t):
+                    lacking = [g for g in place if not context.implies(g)]
+                    if not lacking:
+                        return True
+                    absent += [g.negated for g in lacking if len(lacking) == 1]
+        return bool(absent) and not context.possible(absent)
 
     def _positive_size(self, f: Factor, context: Context) -> bool:
-        return f.head.kind == "size" and natural(f.head) and context.implies(Guard(f.head.size - 1, ">="))
+        if f.head.kind != "size":
+            return False
+        if natural(f.head):
+            return context.implies(Guard(f.head.size - 1, ">="))
+        return self.positive_real(f.head.size)
+
+    def positive_real(self, value: Size) -> bool:
+        """Whether a real attribute is above 0 by a condition."""
+        return str(value) in self.nonnegative and value in self.nonzero
 
     def _modulus(self, value: Sum, context: Context) -> Sum:
         if not value:
@@ -262,15 +273,26 @@ class Functions(Maxima):
                 stated = f.head.size in self.nonzero or -f.head.size in self.nonzero
                 return f"the condition on {f.head.name}" if stated else ""
             if f.head.kind == "tensor":
-                return f"positive({f.head.name})" if f.head.name in self.positive else ""
-            positive = f.head.computes("exp") or (f.head.computes("sum") and self._positive(instance(f)[0], context))
-            return self._by("positive exponential") if positive else ""
-        arguments = instance(f)
+                told = (("positive", self.positive), ("nonzero", self.nonzero_tensors))
+                return next((f"{word}({f.head.name})" for word, names in told if f.head.name in names), "")
+            return self._by("positive sum") if self._above(f, context) else ""
+        if which not in ("sqrt", "log", "pow"):
+            return ""
+        argument = instance(f)[0]
         if which == "sqrt":
-            natural_ = all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in arguments[0])
-            return self._by("bounded below") if natural_ else ""
-        positive = which == "log" and self._positive(arguments[0], context)
-        return self._by("positive exponential") if positive else ""
+            return self._by("bounded below") if self.not_below(argument) else ""
+        return self._by("positive sum") if self._positive(argument, context) else ""
+
+    def _above(self, f: Factor, context: Context) -> bool:
+        """Whether a function is surely positive."""
+        if f.head.kind == "maximum":
+            plain = (a.body for a in families_of(f) if not a.bound and not a.guards)
+            return any(self._positive(body, context) for body in plain)
+        if f.head.function in ("sum", "sqrt"):
+            (argument,) = instance(f)
+            count = _count(argument)
+            return self._positive(argument, context) if count is None else context.implies(Guard(count - 1, ">="))
+        return f.head.computes("exp")
 
     def _by(self, fact: str) -> str:
         self.used.add(fact)
@@ -296,6 +318,29 @@ class Functions(Maxima):
         self.used.add("choice")
         opposite = (*ONE, *scaled(condition, -1))
         return (*multiplied(condition, then), *multiplied(opposite, otherwise))
+
+
+def _ends(t: Term) -> Iterator[list[Guard]]:
+    """When a term has its first, and when its last element."""
+    for last in (False, True):
+        end: dict[Symbol, Size] = {b: e - 1 if last else 0 for b, e in t.bound}
+        yield [*(Guard(e - 1, ">=") for _, e in t.bound), *(g.map(end) for g in ordered(t.guards))]
+
+
+def _count(value: Sum) -> Size | None:
+    """A sum of products of integers as one."""
+    total: Size = 0
+    for t in value:
+        if t.coefficient.denominator != 1 or t.bound or t.guards:
+            return None
+        product: Size = int(t.coefficient)
+        for f in t.factors:
+            if f.head.kind != "size" or f.power < 0 or any(s.role is Role.REAL for s in symbols(f.head.size)):
+                return None
+            for _ in range(f.power):
+                product = product * f.head.size
+        total = total + product
+    return total
 
 
 def _root(value: Sum) -> Fraction | None:

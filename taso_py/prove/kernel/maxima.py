@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -41,6 +41,8 @@ class Maxima:
     positive: frozenset[str] = frozenset()
     nonzero: frozenset[Size] = frozenset()
     """Real attributes, and expressions of them, of which a condition says that they are not 0."""
+    _: KW_ONLY
+    nonzero_tensors: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set)
     certain: frozenset[tuple[str, Head, tuple[Size, ...]]] = frozenset()
     """What the left side demands of itself whatever is selected: nonzero divisors, radicands that are not negative."""
@@ -138,7 +140,7 @@ class Maxima:
         if len(constants) > 1:
             greatest = max(constants, key=lambda a: constant_of(a.body) or Fraction(0))
             families = [a for a in families if a not in constants or a is greatest]
-        if any(a.body and self._surely(a.body) for a in plain) and Alternative(ZERO) in families:
+        if any(a.body and self.not_below(a.body) for a in plain) and Alternative(ZERO) in families:
             self.used.add("bounded below")
             families = [a for a in families if a != Alternative(ZERO)]
         return families
@@ -147,7 +149,8 @@ class Maxima:
         """Whether a range that is known to have an element, as one without guards has, lies within a family's."""
         return not a.guards or any(_within(bound, guards, a, context) for bound, guards in self.filled)
 
-    def _surely(self, body: Sum) -> bool:
+    def not_below(self, body: Sum) -> bool:
+        """Whether no term of a sum can be negative."""
         return all(t.coefficient > 0 and all(map(self.never_negative, t.factors)) for t in body)
 
     def _risen(self, families: Sequence[Alternative], context: Context) -> Sum | None:

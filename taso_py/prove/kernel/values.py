@@ -13,6 +13,7 @@ from taso_py.graph.types import TensorType
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
 from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, between, guard, replaced
 from taso_py.prove.kernel.attempt import Unprovable
+from taso_py.prove.kernel.demands import NOWHERE, Among, Chosen, Demand
 from taso_py.prove.kernel.facts import Functions, real
 from taso_py.prove.kernel.maxima import LOWEST, unbounded
 from taso_py.prove.kernel.normal import (
@@ -28,6 +29,7 @@ from taso_py.prove.kernel.normal import (
     tidied,
 )
 from taso_py.prove.kernel.simplify import UNROLLED, simplified
+from taso_py.prove.kernel.squares import Signs
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,53 +51,6 @@ class MaximumRange:
     context: Context
     checked: bool
     """Whether the operator is typed only where every window holds an element."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The branch of a Where that is taken where its condition is ``holds``."""
-
-    condition: Sum
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Among:
-    """An element that may be a finite number although an operand of it is none: 1/∞, max(-∞, 0).
-
-    Of one value of the graph one element may hide what another shows, so the index belongs to it.
-    """
-
-    value: int
-    index: tuple[Size, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What must be nonzero, positive or not negative for the element to be defined, where it is selected.
-
-    ``place`` is a term of one factor, with the guards of its context, and all indices but the element's own bound.
-    ``hidden`` are the elements that may be finite although the demand is not met; the bound variables of their
-    indices are those of the place.  ``vanishing``: something is divided by the infinity: it is 0, as in the form.
-    """
-
-    which: str
-    place: Term
-    path: frozenset[Chosen] = frozenset()
-    hidden: frozenset[Among] = frozenset()
-    vanishing: bool = False
-
-    @property
-    def head(self) -> Head:
-        """What the demand is about."""
-        return self.place.factors[0].head
-
-    def beside(self, values: Sequence[int]) -> Term:
-        """The place and, as further indices, those of the elements of ``values`` that may hide it."""
-        (factor,) = self.place.factors
-        indices = {a.value: a.index for a in self.hidden}
-        wider = (i for v in values for i in indices[v])
-        return replace(self.place, factors=(replace(factor, index=(*factor.index, *wider)),))
 
 
 _PROPAGATING = frozenset({"add", "mul", "neg", "abs", "sqrt", "log", "leakyrelu", "prelu", "sin", "cos", "where"})
@@ -120,7 +75,7 @@ class Elements:
     windows: list[MaximumRange] = field(default_factory=list)
     _checked: bool = False
     demands: list[Demand] = field(default_factory=list)
-    _here: Among = Among(-1, ())
+    _here: Among = NOWHERE
     """The element that is being evaluated."""
 
     def element(self, value: int, index: Sequence[Size], context: Context) -> Sum:
@@ -243,6 +198,7 @@ class Elements:
             if len(kept) < len(sums):
                 return kept[0] if len(kept) == 1 else self.functions.apply(function, kept, attributes, context)
         result = self.functions.apply(function, sums, attributes, context)
+        known = len(self.demands)
         if function in ("div", "reciprocal"):
             # What the divisor itself divides by is never 0 there: 1/(1/y) demands nothing but what 1/y does.
             for term, factor in self.functions.divisors(sums[-1], context):
@@ -250,6 +206,8 @@ class Elements:
         elif function in ("sqrt", "log", "pow"):
             for t in result:
                 self._must_be(function, t, [f for f in t.factors if f.head.computes(function)], context)
+        if Signs(self.functions, context).meet(function, arguments):
+            self.demands[known:] = [replace(d, evident=True) for d in self.demands[known:]]
         return simplified(result, context)
 
     def _arguments(

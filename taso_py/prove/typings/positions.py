@@ -12,7 +12,7 @@ whatever is read of the result later, and the right side may need nothing that t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
@@ -23,8 +23,9 @@ from taso_py.ops.meaning import Choose, Compare, Index, Number, Operand, Read, S
 from taso_py.ops.operator import Operator
 from taso_py.ops.rows import Picking
 from taso_py.prove.kernel.arithmetic import Guard, guard
+from taso_py.prove.kernel.demands import Demand
 from taso_py.prove.kernel.normal import Factor, Head, Term
-from taso_py.prove.kernel.values import Demand, Leaf
+from taso_py.prove.kernel.values import Leaf
 from taso_py.prove.typings.shapes import Unsupported
 
 _INDEX = "an index in range"
@@ -102,15 +103,19 @@ class Moved:
                 raise Unsupported("an index is computed")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Placed(Operator):
-    """The reading of a table at positions of which only the range is known; its operand is the table."""
+    """The reading of a table at positions of which only the range is known; its operand is the table.
+
+    Two are equal where they look up by the same value ``at``.
+    """
 
     onnx: ClassVar[str] = "placed"
     operator: Picking
     table: TensorType
     indices: TensorType
-    find: Callable[[Index], Found]
+    at: int
+    find: Callable[[Index], Found] = field(compare=False, repr=False)
 
     def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
         (x,) = operands
@@ -148,7 +153,7 @@ def _placed(node: Node, moved: Moved) -> Node:
         return node
     table, indices = (i for i in node.inputs if i is not None)
     types = moved.values.types
-    operator = Placed(node.operator, types[table], types[indices], lambda at: moved.element(indices, at))
+    operator = Placed(node.operator, types[table], types[indices], indices, lambda at: moved.element(indices, at))
     return Node(operator, (table,))
 
 

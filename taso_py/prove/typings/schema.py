@@ -71,6 +71,7 @@ class Case:
     _: KW_ONLY
     nonnegative: frozenset[str]
     positive: frozenset[str]
+    nonzero: frozenset[str]
     reals: tuple[Real, ...] = ()
     patterns: tuple[str, ...] = ()
     """What a match has in common with it: without the axes that are parallel throughout, and with all."""
@@ -274,7 +275,7 @@ class _Typing(Attributes):
         nodes = {**builders[0].nodes, **builders[1].nodes}
         needs = [*self._divided(), *required(builders[1].nodes, values)]
         leaves = {self.binding.tensors[n]: self._leaf(n) for n in self.types}
-        names = {p: self.rule.tensors_that_are(p) for p in ("nonnegative", "positive")}
+        names = {p: self.rule.tensors_that_are(p) for p in ("nonnegative", "positive", "nonzero")}
         if typed(self.rule) and any(map(partial(_wraps, values), nodes.values())):
             raise Unsupported("integers are computed with beside a cast: they wrap at other sizes")
         computing = _computing(values, nodes) if typed(self.rule) else frozenset()
@@ -287,7 +288,7 @@ class _Typing(Attributes):
         return Case(
             values, placed(nodes, values, leaves), outputs[0], outputs[1], leaves, self.context,
             nonnegative=names["nonnegative"] | self._natural_reals(), positive=names["positive"],
-            reals=tuple(self.reals), patterns=patterns, kinds=kinds_of(nodes, values),
+            nonzero=names["nonzero"], reals=tuple(self.reals), patterns=patterns, kinds=kinds_of(nodes, values),
             named=frozenset(names_of(self.rule).sizes), required=tuple(dict.fromkeys(needs)),
             ranges=Ranges.of(sides, values, leaves),
         )  # fmt: skip
