@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from taso_py.backend.client import Worker
@@ -59,15 +59,20 @@ class Prepared:
     """Outputs that differ between two runs of the original: only their form is compared."""
     left_out: int = 0
     """Sets of inputs for which there was no time."""
+    _own: dict[str, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Asked for each output of each candidate, of which there may be thousands.
+        for one in (one for case in self.cases for one in case.own):
+            self._own[one.output] = max(self._own.get(one.output, 0.0), one.relative)
 
     def own_error(self, output: str) -> float:
         """The original's largest error with the optimizer on, over all cases; inf where NaN or Inf moved."""
-        return max((one.relative for case in self.cases for one in case.own if one.output == output), default=0.0)
+        return self._own.get(output, 0.0)
 
     def largest_own_error(self) -> float:
         """`own_error` over all outputs that can be compared."""
-        names = {one.output for case in self.cases for one in case.own} - self.unstable
-        return max(map(self.own_error, names), default=0.0)
+        return max((error for name, error in self._own.items() if name not in self.unstable), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,9 @@ def _node_violations(before: onnx.GraphProto, after: onnx.GraphProto, *, allow_c
     for node in after.node:
         found = originals.get(_signature(node))
         if found is not None:
-            changes = [difference(original, node) for original in found]
-            if None not in changes:
-                yield f"node {node.name!r} ({node.op_type}) is an original one, yet its {changes[0]} changed"
+            if all(difference(original, node) is not None for original in found):
+                change = difference(found[0], node)
+                yield f"node {node.name!r} ({node.op_type}) is an original one, yet its {change} changed"
         elif node.domain not in domains and (tuple(node.output), node.op_type, node.domain) not in calls:
             yield f"new node {node.name!r} uses the operator domain {node.domain!r}"
 

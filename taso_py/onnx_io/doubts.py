@@ -67,15 +67,68 @@ def _slices_back(node: onnx.NodeProto, facts: Facts) -> bool:
     return steps is None or bool(np.any(steps < 0))
 
 
-def _dilates(node: onnx.NodeProto, _facts: Facts) -> bool:
-    """ONNX Runtime leaves dilations aside where it pads to keep the size."""
-    pads = _attribute(node, "auto_pad").s
-    return pads.startswith(b"SAME") and any(d != 1 for d in _attribute(node, "dilations").ints)
+def _slides_further(node: onnx.NodeProto, facts: Facts) -> bool:
+    """ONNX Runtime leaves dilations aside where it pads to keep the size, and no window begins behind what it pads."""
+    if _attribute(node, "auto_pad").s.startswith(b"SAME") and any(d != 1 for d in _attribute(node, "dilations").ints):
+        return True
+    dims = facts.dims(node.input[0])
+    return bool(_attribute(node, "ceil_mode").i) and dims is not None and _begins_behind(node, dims[2:])
 
 
-def _counts_from_the_last(node: onnx.NodeProto, _facts: Facts) -> bool:
-    """ONNX's inference does not find negative axes of Resize."""
-    return any(axis < 0 for axis in _attribute(node, "axes").ints)
+def _begins_behind(node: onnx.NodeProto, dims: Dims) -> bool:
+    """Whether the last window of some axis, rounded up, may begin behind it."""
+    kernel = list(_attribute(node, "kernel_shape").ints)
+    strides = list(_attribute(node, "strides").ints) or [1] * len(kernel)
+    dilations = list(_attribute(node, "dilations").ints) or [1] * len(kernel)
+    pads = list(_attribute(node, "pads").ints) or [0] * (2 * len(kernel))
+    if not len(kernel) == len(dims) == len(strides) == len(dilations) == len(pads) // 2 or min(strides, default=1) < 1:
+        return True
+    for k, dim in enumerate(dims):
+        if isinstance(dim, int):
+            room = dim + pads[k] + pads[k + len(kernel)] - (kernel[k] - 1) * dilations[k] - 1
+            if -(-room // strides[k]) * strides[k] >= dim + pads[k]:
+                return True
+    return False
+
+
+def _rounds_a_size(node: onnx.NodeProto, facts: Facts) -> bool:
+    """ONNX's inference does not find negative axes of Resize, and computes sizes in more than float32."""
+    if any(axis < 0 for axis in _attribute(node, "axes").ints):
+        return True
+    name = node.input[2] if len(node.input) > 2 else node.input[-1]
+    scales, dims = facts.array(name), facts.dims(node.input[0])
+    if scales is None or scales.dtype.kind != "f" or dims is None:
+        return False
+    if scales.size != len(dims):
+        return bool(_attribute(node, "axes").ints) and scales.size > 0
+    known = [(d, s) for d, s in zip(dims, scales.ravel(), strict=True) if isinstance(d, int)]
+    with np.errstate(all="ignore"):  # a scale may be no number
+        return any(np.floor(np.float32(d) * np.float32(s)) != np.floor(np.float64(d) * np.float64(s)) for d, s in known)
+
+
+def _drops_no_axis(node: onnx.NodeProto, facts: Facts) -> bool:
+    """Of axes that are given and none ONNX's inference drops none, ONNX Runtime all of size 1."""
+    if len(node.input) > 1 and node.input[1]:
+        axes = facts.array(node.input[1])
+        return axes is None or axes.size == 0
+    return any(a.name == "axes" and not a.ints for a in node.attribute)
+
+
+def _drops_the_axis(node: onnx.NodeProto, _facts: Facts) -> bool:
+    """Lengths that are given keep the axis, says ONNX; ONNX Runtime drops it where it is told to."""
+    return len(node.input) > 1 and bool(node.input[1]) and any(a.name == "keepdims" and not a.i for a in node.attribute)
+
+
+def _is_one_sided(node: onnx.NodeProto, _facts: Facts) -> bool:
+    """ONNX's inference takes `onesided` for 0 where it is not written."""
+    return not any(a.name == "onesided" for a in node.attribute)
+
+
+def _wraps(node: onnx.NodeProto, facts: Facts) -> bool:
+    """Whether the ends of a Range of integers may be further apart than 64 bits tell."""
+    ends = [facts.array(name) for name in node.input[:2]]
+    known = [int(e.ravel()[0]) for e in ends if e is not None and e.dtype.kind in "iu" and e.size == 1]
+    return len(known) == 2 and abs(known[1] - known[0]) >= 2**63
 
 
 def _enlarges(node: onnx.NodeProto, facts: Facts) -> bool:
@@ -114,12 +167,19 @@ def _may_differ(sizes: Sequence[int | str | None]) -> bool:
 
 
 _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
-    "AveragePool": _dilates,
+    "AveragePool": _slides_further,
     "Einsum": _broadcasts,
-    "LpPool": _dilates,
-    "MaxPool": _dilates,
+    "LpPool": _slides_further,
+    "MaxPool": _slides_further,
     "NonZero": _is_scalar,
     "PRelu": _enlarges,
-    "Resize": _counts_from_the_last,
+    "Range": _wraps,
+    "Resize": _rounds_a_size,
+    "STFT": _is_one_sided,
     "Slice": _slices_back,
+    "SplitToSequence": _drops_the_axis,
+    "Squeeze": _drops_no_axis,
+    "Upsample": _rounds_a_size,
 }
+UNRANKED = frozenset({"SplitToSequence", "Squeeze"})
+"""Operators of which, where they are doubted, not even the number of axes is known."""

@@ -21,7 +21,7 @@ from taso_py.onnx_io.ours import free_keys
 from taso_py.onnx_io.plan import Folded, GraphSource, KeptNode, New, WritingPlan
 from taso_py.onnx_io.returned import whole_proto
 from taso_py.onnx_io.spell import UsedNames, onnx_node, spelling
-from taso_py.onnx_io.structure import captured_names
+from taso_py.onnx_io.structure import bodies, captured_names
 from taso_py.ops.operator import Operator
 
 # Before this IR version every initializer must be a graph input, and graph inputs are not ours to add.
@@ -122,7 +122,13 @@ class _Export:
                 self.graph.outputs[position] = wanted
         self._redirect_aliases()
         kept = set(self.order)
-        self.graph.remove([node for node in self.nodes if node not in kept], safe=True)
+        dead = [node for node in self.nodes if node not in kept]
+        for inner in (
+            one for node in dead for body in bodies(node) for one in ir.traversal.RecursiveGraphIterator(body)
+        ):
+            for position in range(len(inner.inputs)):
+                inner.replace_input_with(position, None)  # else what it captures would still have a user
+        self.graph.remove(dead, safe=True)
         self.graph.extend(self.order)
         self._drop_initializers()
 

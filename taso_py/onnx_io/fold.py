@@ -202,7 +202,7 @@ class Folder:
             raise TooLateError(f"{self.refused} takes too long to fold in the time left")
         try:
             found = _wrapped(evaluate(operator, operands, types), result)
-        except (ArithmeticError, MemoryError, RecursionError) as error:
+        except (ArithmeticError, MemoryError, RecursionError, ValueError) as error:
             why = type(error).__name__
             raise TypingError(f"{operator} of {len(operands)} operands cannot be folded ({why})") from error
         if work > _LEAST_WORK:
@@ -309,9 +309,9 @@ def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
 
 
 def _bytes(operator: Operator, types: Sequence[TensorType]) -> float:
-    """What operands and result take in float64."""
-    elements = [t.elements for t in (*types, operator.infer(*types))]
-    return 8.0 * sum(n if isinstance(n, int) else math.inf for n in elements)
+    """What operands and result take in float64, and what counts the positions of their axes where they are empty."""
+    sizes = [size for t in (*types, operator.infer(*types)) for size in (t.elements, *t.dims)]
+    return 8.0 * sum(n if isinstance(n, int) else math.inf for n in sizes)
 
 
 def _has_kernel(operator: Operator, types: Sequence[TensorType]) -> bool:

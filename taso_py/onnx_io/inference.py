@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 from taso_py.onnx_io.carry import skeleton
 from taso_py.onnx_io.child import CHILD
-from taso_py.onnx_io.doubts import Facts, doubted
+from taso_py.onnx_io.doubts import UNRANKED, Facts, doubted
 from taso_py.onnx_io.onnx_types import without_sizes
 from taso_py.onnx_io.read import DEFAULT_DOMAINS, overridable_names
 from taso_py.onnx_io.structure import conforms_throughout
@@ -59,8 +59,9 @@ def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
         doubts = [not found.keys().isdisjoint(node.output) and doubted(node, facts) for node in bare.graph.node]
         if not any(doubts):
             return found
-        names = [n for node in compress(bare.graph.node, doubts) for n in node.output if n in found]
-        free.update((name, without_sizes(found[name])) for name in names)
+        given = [(n, node) for node in compress(bare.graph.node, doubts) for n in node.output if n in found]
+        free.update((n, without_sizes(found[n], ranked=node.op_type not in UNRANKED)) for n, node in given)
+        names = [n for n, _ in given]
         bare.graph.input.extend(onnx.ValueInfoProto(name=name, type=free[name]) for name in names)
         kept = list(compress(bare.graph.node, map(not_, doubts)))
         bare.graph.ClearField("node")

@@ -74,11 +74,16 @@ def _reduced(call: OnnxCall, x: TensorType) -> tuple[Size, ...] | None:
         return None
 
 
-def without_sizes(type_: onnx.TypeProto) -> onnx.TypeProto:
-    """A type of which nothing but the element type and the rank is known."""
+def without_sizes(type_: onnx.TypeProto, *, ranked: bool = True) -> onnx.TypeProto:
+    """A type of which nothing but the element type is known, and of a tensor the rank if it is ``ranked``."""
     free = onnx.TypeProto()
     free.CopyFrom(type_)
-    for dim in free.tensor_type.shape.dim if free.HasField("tensor_type") else ():
+    inner = free
+    while (kind := inner.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        inner, ranked = getattr(inner, kind).elem_type, False
+    if inner.HasField("tensor_type") and not ranked:
+        inner.tensor_type.ClearField("shape")
+    for dim in inner.tensor_type.shape.dim if inner.HasField("tensor_type") else ():
         dim.Clear()
     return free
 

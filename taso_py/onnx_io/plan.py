@@ -159,11 +159,20 @@ class WritingPlan:
             return False
         if node.inputs == original.inputs or isinstance(node.operator, Opaque):
             return bool(node.operator == original.operator)
-        if node.operator != original.operator or self._shared[node.origin] > 1:
+        if node.operator != original.operator:
+            return False
+        if self._shared[node.origin] > 1 and (self._can_be_written(node) or not self._moved_together(node)):
             return False
         # What the node spells may be relative to its operands (a 0 or -1 in a shape, a negative axis, SAME padding):
         # it means the same operator only on operands of the same types.
         return self._types(node) == self._types(original)
+
+    def _moved_together(self, node: Node) -> bool:
+        """Whether all outputs of the original read what this one reads now."""
+        assert node.origin is not None
+        outputs = (self.loaded.ids.get(v.name or "") for v in self.nodes[node.origin].outputs)
+        others = (self.table.nodes.get(v) for v in outputs if v is not None)
+        return all(o is None or (o.origin, o.inputs) == (node.origin, node.inputs) for o in others)
 
     def _computes_its_sizes(self, index: int) -> bool:
         """Whether the original reads sizes, such as a Reshape's shape, that other nodes compute at run time."""

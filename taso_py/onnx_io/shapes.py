@@ -7,6 +7,7 @@ followed entry by entry as sizes, so that an operator can be read although no in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ import onnx
 
 from taso_py.errors import TypingError
 from taso_py.graph.ordering import at_least
-from taso_py.graph.sizes import Size, floor_divide
+from taso_py.graph.sizes import Atom, Entry, Floor, Image, Size, floor_divide
 from taso_py.graph.types import INTEGERS
 from taso_py.ops.operator import OnnxCall
 from taso_py.ops.slicing import Range, resolve
@@ -29,7 +30,7 @@ MAXIMAL_TERMS = 256
 _INTEGER_TYPES: Mapping[int, str] = {onnx.TensorProto.INT64: "int64", onnx.TensorProto.INT32: "int32"}
 
 
-_UNFOLLOWED = (ArithmeticError, LookupError, TypeError, ValueError)
+_UNFOLLOWED = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
 """What a rule may meet in a node that no runtime would run, or never does: nothing is known of its result."""
 
 
@@ -74,7 +75,18 @@ def _size(call: OnnxCall) -> Vector | None:
 
 
 def _terms(size: Size) -> int:
-    return 1 if isinstance(size, int) else len(size.terms)
+    """Its terms, those inside of floors and tables included: what a size is computed with grows with its text."""
+    if isinstance(size, int):
+        return 1
+    atoms = (atom for monomial, _ in size.terms for atom in monomial)
+    return len(size.terms) + sum(map(_inner_terms, atoms))
+
+
+@lru_cache(maxsize=4096)
+def _inner_terms(atom: Atom) -> int:
+    if isinstance(atom, Floor):
+        return _terms(atom.numerator) + _terms(atom.denominator)
+    return _terms(atom.index) if isinstance(atom, (Entry, Image)) else 0
 
 
 def _short_product(sizes: Iterable[Size]) -> Size | None:

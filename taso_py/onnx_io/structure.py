@@ -59,13 +59,16 @@ def conforms_throughout(node: ir.Node, opset: int) -> bool:
     """Whether a node is standard and conforms, and so does all in its subgraphs."""
     if node.domain or not conforms(node, opset):
         return False
-    graphs: list[ir.Graph] = []
+    return all(conforms_throughout(inner, opset) for graph in bodies(node) for inner in graph)
+
+
+def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs that a node has as attributes."""
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
-            graphs.append(attribute.as_graph())
+            yield attribute.as_graph()
         elif attribute.type == ir.AttributeType.GRAPHS:
-            graphs.extend(attribute.as_graphs())
-    return all(conforms_throughout(inner, opset) for graph in graphs for inner in graph)
+            yield from attribute.as_graphs()
 
 
 @lru_cache(maxsize=1024)

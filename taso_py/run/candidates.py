@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import shutil
+import struct
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -177,7 +178,7 @@ class Workshop:
                 "trace": done,
             }
             (place / "what.json").write_text(json.dumps(facts, indent=2))
-        except OSError:
+        except (OSError, ValueError, struct.error):  # a name may be longer than an archive takes
             return None
         return place
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 _NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike", "Mod"})
 _JUMPS = frozenset({
-    "Binarizer", "NonZero", "Shrink", "Sign", "ThresholdedRelu", "TreeEnsemble", "TreeEnsembleClassifier",
+    "Binarizer", "BitCast", "Imputer", "LinearClassifier", "MurmurHash3", "NonZero", "OneHotEncoder", "SVMClassifier",
+    "SVMRegressor", "Shrink", "Sign", "ThresholdedRelu", "TreeEnsemble", "TreeEnsembleClassifier",
     "TreeEnsembleRegressor",
 })  # fmt: skip
 """Operators that compare with a number: what is exactly that before a rewrite is beside it afterwards."""
 _LOOKED_UP: Mapping[str, tuple[int, ...]] = {
-    "LabelEncoder": (0,), "MaxRoiPool": (1,), "OneHot": (0, 1), "Range": (0, 1, 2), "Unique": (0,),
+    "LabelEncoder": (0,), "MaxRoiPool": (1,), "OneHot": (0, 1), "Range": (0, 1, 2), "RoiAlign": (1,), "Unique": (0,),
 }  # fmt: skip
 """Operators, and which of their inputs, floats too, say which element is meant, how many there are, which are equal."""
 _SCALED: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2), "Upsample": (1,)}
@@ -41,13 +42,15 @@ _SCALED: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2), "Upsample": (1,)}
 _HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
 _HALF = "float16"
+_Key: TypeAlias = tuple[str, str, str]
+"""Domain, name and overload of a function."""
 _OF_SIZES = ("Shape", "Size")
 """Operators that look at no element."""
 
 
 def rounding_bodies(model: onnx.ModelProto) -> frozenset[int]:
     """The places, among a model's nodes, of those that round by an attribute, or in whose bodies some node does."""
-    functions = {(one.domain, one.name): one for one in model.functions}
+    functions = {(one.domain, one.name, one.overload): one for one in model.functions}
     found = (
         k
         for k, node in enumerate(model.graph.node)
@@ -61,14 +64,16 @@ def _reads_the_nearest(node: onnx.NodeProto) -> bool:
     return node.op_type == "GridSample" and any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
 
 
-def _inside(node: onnx.NodeProto, functions: Mapping[tuple[str, str], onnx.FunctionProto]) -> Iterator[onnx.NodeProto]:
+def _inside(
+    node: onnx.NodeProto, functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
+) -> Iterator[onnx.NodeProto]:
     """The nodes of its subgraphs, and of the function that it calls."""
-    waiting, called = [node], set[tuple[str, str]]()
+    waiting, called = [node], set[_Key]()
     while waiting:
         now = waiting.pop()
         bodies = [list(a.g.node) for a in now.attribute if a.HasField("g")]
         bodies += [list(graph.node) for a in now.attribute for graph in a.graphs]
-        key = (now.domain, now.op_type)
+        key = (now.domain, now.op_type, now.overload)
         if key in functions and key not in called:
             called.add(key)
             bodies.append(list(functions[key].node))
@@ -78,17 +83,17 @@ def _inside(node: onnx.NodeProto, functions: Mapping[tuple[str, str], onnx.Funct
 
 
 @cache
-def _whole() -> frozenset[int]:
-    """ONNX's numbers of the types of whole numbers and truth values."""
-    from onnx import TensorProto
+def _fine() -> frozenset[int]:
+    """ONNX's numbers of the types of floats of two bytes and more: to all others a Cast is a rounding."""
+    from onnx import TensorProto as Type
 
-    return frozenset(TensorProto.DataType.Value(name.upper()) for name in (*INTEGERS, "bool"))
+    return frozenset({Type.FLOAT16, Type.BFLOAT16, Type.FLOAT, Type.DOUBLE, Type.COMPLEX64, Type.COMPLEX128})
 
 
 def _is_rounding(node: onnx.NodeProto) -> bool:
     """As `rounds` has it; what a Cast is from is not known here."""
     if node.op_type == "Cast":
-        return any(a.name == "to" and a.i in _whole() for a in node.attribute)
+        return any(a.name == "to" and a.i not in _fine() for a in node.attribute)
     return _is_named(node.op_type) or node.op_type in _LOOKED_UP or _reads_the_nearest(node)
 
 

@@ -111,16 +111,31 @@ UNLIKE = [
         17,
     ),
     ("float[1,1,4,4] x", 'Resize<keep_aspect_ratio_policy = "not_smaller", axes = [-2,-1]>(x, , , sizes)', 18),
+    ("float[1,10] x", 'Resize<mode = "linear">(x, most)', 10),
+    ("float[1,1,6] x", "LpPool<kernel_shape = [2], strides = [3], ceil_mode = 1>(x)", 18),
+    (
+        "float[1,1,6,5] x",
+        "AveragePool<kernel_shape=[3,2], strides=[2,3], pads=[1,1,1,1], ceil_mode=1, count_include_pad=1>(x)",
+        11,
+    ),
+    ("float[1,3,1] x", "Squeeze(x, none)", 17),
+    ("float[1,21,1] x", "STFT(x, three, window)", 17),
+    ("float[4,3] x", "SequenceAt(parts, three) parts = SplitToSequence<axis = 0, keepdims = 0>(x, one)", 17),
+    ("float[4,3] x", "SequenceAt(parts, three) parts = SplitToSequence<axis = 0, keepdims = 0>(x, ones)", 17),
 ]
 
 
 @pytest.mark.parametrize(("given", "call", "opset"), UNLIKE)
 def test_sizes_are_those_of_onnx_runtime_where_onnx_says_others(given: str, call: str, opset: int) -> None:
-    """Those of what stands behind the node too."""
+    """Those of what stands behind the node too; a node before it is written behind it."""
+    result, _, before = call.partition(") ")
+    node_ = f"{result})" if before else call
     proto = model(
         f"""agraph ({given}) => (float[A] y, float[B] v)
       <int64[1] last = {{-1}}, int64[1] far = {{9223372036854775807}}, int64[1] zero = {{0}}, int64[1] back = {{-1}},
-       int64[2] sizes = {{6, 8}}> {{ v = {call} y = Asinh(v) }}""",
+       int64[2] sizes = {{6, 8}}, float[2] most = {{1.0, 0.7}}, int64[0] none = {{}}, int64 three = {{3}},
+       int64 one = {{1}}, int64[4] ones = {{1, 1, 1, 1}}, float[8] window = {{1, 1, 1, 1, 1, 1, 1, 1}}>
+      {{ {before} v = {node_} y = Asinh(v) }}""",
         opset=opset,
         slopes=(4, 3),
     )

@@ -126,10 +126,62 @@ def sharding_of_a_computed_value() -> onnx.ModelProto:
     return found
 
 
+def branch_that_nothing_reads() -> onnx.ModelProto:
+    branches = {
+        name: helper.make_graph([node("ReduceMax", ["a"], [name], keepdims=0)], name, [], [value(name, FLOAT, None)])
+        for name in ("then_branch", "else_branch")
+    }
+    nodes = [
+        node("Relu", ["v"], ["a"]),
+        node("If", ["c"], ["i"], **branches),
+        node("Where", ["always", "x", "i"], ["y"]),
+    ]
+    inputs = [value("v", FLOAT, [8]), value("c", TensorProto.BOOL, []), value("x", FLOAT, [4])]
+    return made(nodes, inputs, [Y], [constant("always", True, np.bool_)])
+
+
+def cut_by_free_sizes() -> onnx.ModelProto:
+    nodes = [node("Concat", ["a", "b"], ["joined"], axis=0), node("Identity", ["joined"], ["h"])]
+    for one in "ab":
+        nodes += [node("Shape", [one], [f"{one}0"], start=0, end=1)]
+    nodes += [node("Concat", ["a0", "b0"], ["sizes"], axis=0), node("Split", ["h", "sizes"], ["p", "q"], axis=0)]
+    nodes += [node("Relu", ["p"], ["y"]), node("Neg", ["q"], ["z"])]
+    return made(nodes, [value("a", FLOAT, ["N", 4]), value("b", FLOAT, ["M", 4])], [Y, value("z", FLOAT, None)])
+
+
+def weight_of_many_axes() -> onnx.ModelProto:
+    nodes = [
+        node("Unsqueeze", ["w", "axes"], ["u"]),
+        node("Reshape", ["u", "four"], ["q"]),
+        node("Mul", ["x", "q"], ["y"]),
+    ]
+    weights = [constant("w", [1, 2, 3, 4], np.float32), constant("axes", range(70)), constant("four", [4])]
+    return made(nodes, [X], [Y], weights)
+
+
+def nothing_of_size(size: int) -> onnx.ModelProto:
+    nodes = [node("ConstantOfShape", ["shape"], ["z"]), node("Add", ["z", "z"], ["t"]), node("Shape", ["t"], ["s"])]
+    return made([*nodes, *twice("x", "y")], [X], [Y, value("s", INT, [2])], [constant("shape", [0, size])])
+
+
+def halved_size(times: int, *, doubling: bool) -> onnx.ModelProto:
+    """A size that is divided and rounded down so often, once or twice each time."""
+    nodes = [node("Shape", ["x"], ["n0"], start=0, end=1)]
+    for k in range(times):
+        nodes += [node("Mul", [f"n{k}", "three"], [f"m{k}"]), node("Div", [f"m{k}", "four"], [f"d{k}"])]
+        nodes += [node("Add", [f"d{k}", f"n{k}" if doubling else "four"], [f"s{k}"])]
+        nodes += [node("Div", [f"s{k}", "three"], [f"n{k + 1}"])]
+    weights = [constant("three", [3]), constant("four", [4])]
+    return made([*nodes, *twice("x", "y")], [X], [Y, value(f"n{times}", INT, [1])], weights)
+
+
 RUN: list[Callable[[], onnx.ModelProto]] = [
     range_of_all_integers, constant_without_a_name, parts_of_nothing, scalar_reshaped_above_a_mismatch,
     text_that_is_a_shape, stated_as_a_scalar_before_col2im, reference_outside_a_function, nonzero_of_a_scalar,
     values_of_a_function_are_stated, nodes_that_give_nothing, sharding_of_a_computed_value,
+    branch_that_nothing_reads, cut_by_free_sizes, weight_of_many_axes,
+    lambda: nothing_of_size(2**62), lambda: nothing_of_size(2**30),
+    lambda: halved_size(400, doubling=False), lambda: halved_size(40, doubling=True),
     lambda: result_of_size("N" + "+1" * 3000), lambda: result_of_size("1" + "0" * 330 + " * 1"),
 ]  # fmt: skip
 
@@ -161,16 +213,26 @@ def rounded_in_a_branch() -> onnx.ModelProto:
     return made([*nodes, last], [value("x", FLOAT, [1000]), value("c", TensorProto.BOOL, [])], [Y], weights)
 
 
-def rounded_in_a_function() -> onnx.ModelProto:
+def in_a_function(*bodies: Sequence[onnx.NodeProto], ir: int = 8) -> onnx.ModelProto:
+    """The first of the functions of one name is called; several differ by their overload."""
     nodes, weights = scaled("x", "m")
-    snap = helper.make_function(
-        "local", "Snap", ["a"], ["o"], [node("Round", ["a"], ["o"])], [helper.make_opsetid("", 18)]
-    )
-    last = node("Snap", ["m"], ["y"], domain="local")
-    return made([*nodes, last], [value("x", FLOAT, [1000])], [Y], weights, functions=[snap])
+    opset, last = helper.make_opsetid("", 19), node("Snap", ["m"], ["y"], domain="local")
+    functions = [helper.make_function("local", "Snap", ["a"], ["o"], list(body), [opset]) for body in bodies]
+    for k, function in enumerate(functions if len(functions) > 1 else []):
+        function.overload = f"number {k}"
+        last.overload = "number 0"
+    return made([*nodes, last], [value("x", FLOAT, [1000])], [Y], weights, functions=functions, ir=ir)
 
 
-@pytest.mark.parametrize("build", [rounded_in_a_branch, rounded_in_a_function])
+def rounded_in_a_function() -> onnx.ModelProto:
+    return in_a_function([node("Round", ["a"], ["o"])])
+
+
+def rounded_in_one_of_two_functions() -> onnx.ModelProto:
+    return in_a_function([node("Round", ["a"], ["o"])], [node("Identity", ["a"], ["o"])], ir=10)
+
+
+@pytest.mark.parametrize("build", [rounded_in_a_branch, rounded_in_a_function, rounded_in_one_of_two_functions])
 def test_what_a_body_rounds_stays_bit_for_bit(build: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     """Random inputs show nothing: only whole numbers lie between two others after it."""
     source, out, numbers = tmp_path / "m.onnx", tmp_path / "o.onnx", tmp_path / "x.npy"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from onnx import TensorProto, helper
 
 from taso_py.onnx_io.load import load
+from taso_py.search.rounding import rounding_bodies
 from tests.helpers.graphs import model, rewriter, view_of
 
 RULES = """
@@ -48,6 +50,7 @@ def names(result: str, rest: str, element: str = "float") -> set[str]:
         ),
         ("float[N] y", "k = ReduceMax<keepdims = 0>(s) y = Range(c, k, c)"),
         ("float[N] y", "y = Unique(s)"),
+        ("string[2,3] y", "y = Cast<to = 8>(s)"),
         ("float[N,M] y", "v = Constant<value_floats = [1.0, 0.0, 0.0]>() m = MatMul(s, v) y = Resize(f, , m)"),
         (
             "float[1,1,1,3] y",
@@ -113,3 +116,15 @@ def test_what_is_not_is_rewritten(result: str, rest: str) -> None:
 def test_copies_may_be_rewritten_there() -> None:
     twice = "t = Transpose<perm = [1, 0]>(s) u = Transpose<perm = [1, 0]>(t) y = Round(u)"
     assert names("float[2,3] y", twice) == {"twice"}
+
+
+@pytest.mark.parametrize(
+    ("to", "rounds"),
+    [("FLOAT8E4M3FN", True), ("UINT4", True), ("STRING", True), ("BOOL", True), ("FLOAT16", False), ("DOUBLE", False)],
+)
+def test_a_body_that_casts_to_few_numbers_rounds(to: str, rounds: bool) -> None:
+    cast = helper.make_node("Cast", ["a"], ["o"], to=TensorProto.DataType.Value(to))
+    function = helper.make_function("local", "F", ["a"], ["o"], [cast], [helper.make_opsetid("", 21)])
+    call = helper.make_node("F", ["x"], ["y"], domain="local")
+    graph = helper.make_graph([call], "g", [], [])
+    assert bool(rounding_bodies(helper.make_model(graph, functions=[function]))) == rounds
