@@ -84,9 +84,8 @@ def _frame_violations(before: onnx.ModelProto, after: onnx.ModelProto) -> Iterat
 
 
 def _node_violations(before: onnx.GraphProto, after: onnx.GraphProto, *, allow_contrib: bool) -> Iterator[str]:
-    originals: dict[
-        object, list[onnx.NodeProto]
-    ] = {}  # several nodes without names may read the same, and give nothing
+    # Several nodes without names may read the same, and give nothing.
+    originals: dict[object, list[onnx.NodeProto]] = {}
     for node in before.node:
         originals.setdefault(_signature(node), []).append(node)
     domains = (*DEFAULT_DOMAINS, "com.microsoft") if allow_contrib else DEFAULT_DOMAINS

@@ -123,9 +123,8 @@ class _Export:
         self._redirect_aliases()
         kept = set(self.order)
         dead = [node for node in self.nodes if node not in kept]
-        for inner in (
-            one for node in dead for body in bodies(node) for one in ir.traversal.RecursiveGraphIterator(body)
-        ):
+        graphs = [body for node in dead for body in bodies(node)]
+        for inner in (one for graph in graphs for one in ir.traversal.RecursiveGraphIterator(graph)):
             for position in range(len(inner.inputs)):
                 inner.replace_input_with(position, None)  # else what it captures would still have a user
         self.graph.remove(dead, safe=True)
