@@ -96,6 +96,7 @@ REFERENCES: dict[str, Callable[[], onnx.ModelProto]] = {
     **IN_CODE,
     "fastvit_t8": _reparameterized("fastvit_t8", 256),
     "repvit_m1": _reparameterized("repvit_m1", 224),
+    "levit_128": _reparameterized("levit_128", 224),
 }
 
 

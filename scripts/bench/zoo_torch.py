@@ -9,7 +9,7 @@ import importlib
 import io
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ SEED = 0
 SEQUENCE = 128
 
 
-def _require(name: str) -> Any:
+def require(name: str) -> Any:
+    """The module, or click.ClickException with the extra that brings it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -31,15 +32,15 @@ def _require(name: str) -> Any:
 _DETECTION_OPS: list[Any] = []
 
 
-def _torchvision() -> Any:
+def import_torchvision() -> Any:
     """torchvision without its compiled operators: the models import once their signatures exist."""
-    torch = _require("torch")
+    torch = require("torch")
     if not _DETECTION_OPS and not hasattr(torch.ops.torchvision, "nms"):
         library = torch.library.Library("torchvision", "DEF")
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _DETECTION_OPS.append(library)  # the declarations live as long as this object
-    return _require("torchvision")
+    return require("torchvision")
 
 
 def _calibrate(model: Any, inputs: tuple[Any, ...]) -> None:
@@ -48,7 +49,7 @@ def _calibrate(model: Any, inputs: tuple[Any, ...]) -> None:
     A share of mean^2 is added to the variance: on noise images some channels hardly vary, and dividing by
     their deviation would amplify every shift made before them.
     """
-    torch = _require("torch")
+    torch = require("torch")
     norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = None  # cumulative average: one pass overwrites what was there
@@ -64,9 +65,9 @@ def _calibrate(model: Any, inputs: tuple[Any, ...]) -> None:
     model.eval()
 
 
-def _randomise(model: Any, inputs: tuple[Any, ...]) -> Any:
+def randomise(model: Any, inputs: tuple[Any, ...]) -> Any:
     """Draw scales, shifts and statistics, so that no normalisation and no bias is trivial."""
-    torch = _require("torch")
+    torch = require("torch")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1 and not parameter.any():  # zero-initialised heads give constant outputs
@@ -79,11 +80,11 @@ def _randomise(model: Any, inputs: tuple[Any, ...]) -> Any:
     return model
 
 
-def _export(
+def export(
     model: Any, inputs: tuple[Any, ...], names: list[str], outputs: list[str], *, dynamo: bool
 ) -> onnx.ModelProto:
     """Export in evaluation mode: the tracing exporter writes opset 17, the newer one its default."""
-    torch = _require("torch")
+    torch = require("torch")
     for noisy in ("torch.onnx", "onnxscript"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     with warnings.catch_warnings(), torch.no_grad():
@@ -117,47 +118,47 @@ def export_vision(vision: Vision, *, reparameterized: bool = False) -> onnx.Mode
 
     ``reparameterized``: as timm merges the parallel branches of its training form, from the same weights.
     """
-    torch, torchvision = _require("torch"), _torchvision()
+    torch, torchvision = require("torch"), import_torchvision()
     torch.manual_seed(SEED)
     if vision.source == "timm":
-        model = _require("timm").create_model(vision.name, pretrained=False, **vision.options)
+        model = require("timm").create_model(vision.name, pretrained=False, **vision.options)
     else:
         model = getattr(torchvision.models, vision.name)(weights=None, **vision.options)
     inputs = (torch.randn(1, 3, vision.image, vision.image),)
-    model = _randomise(model, inputs)
+    model = randomise(model, inputs)
     if reparameterized:
-        model = _require("timm.utils").reparameterize_model(model)
-    return _export(model, inputs, ["image"], ["logits"], dynamo=vision.dynamo)
+        model = require("timm.utils").reparameterize_model(model)
+    return export(model, inputs, ["image"], ["logits"], dynamo=vision.dynamo)
 
 
 def export_decoder() -> onnx.ModelProto:
     """The segmentation head on one image of 256 pixels a side."""
-    torch, modules = _require("torch"), _modules()
+    torch, modules = require("torch"), _modules()
     torch.manual_seed(SEED)
     inputs = (torch.randn(1, 3, 256, 256),)
-    return _export(_randomise(modules.Decoder(), inputs), inputs, ["image"], ["scores"], dynamo=False)
+    return export(randomise(modules.Decoder(), inputs), inputs, ["image"], ["scores"], dynamo=False)
 
 
 def export_dlrm() -> onnx.ModelProto:
     """The recommender on 16 users."""
-    torch, modules = _require("torch"), _modules()
+    torch, modules = require("torch"), _modules()
     torch.manual_seed(SEED)
     inputs = (torch.randn(16, 13), torch.randint(0, 1000, (16, 26)))
-    return _export(_randomise(modules.Recommender(), inputs), inputs, ["dense", "categories"], ["p"], dynamo=False)
+    return export(randomise(modules.Recommender(), inputs), inputs, ["dense", "categories"], ["p"], dynamo=False)
 
 
 def _modules() -> Any:
-    _require("torch")
+    require("torch")
     return importlib.import_module("scripts.bench.zoo_modules")
 
 
 def _token_ids(vocabulary: int) -> Any:
-    return _require("torch").randint(0, vocabulary, (1, SEQUENCE))
+    return require("torch").randint(0, vocabulary, (1, SEQUENCE))
 
 
-def _last_hidden_state(model: Any) -> Any:
-    """The model reduced to its first output: exporters and users have no need of the rest."""
-    torch = _require("torch")
+def first_output(model: Any, names: Sequence[str]) -> Any:
+    """The model reduced to its first output, its inputs by name: exporters and users have no need of the rest."""
+    torch = require("torch")
 
     class Wrapper(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -165,19 +166,19 @@ def _last_hidden_state(model: Any) -> Any:
             self.model = model
 
         def forward(self, *inputs: Any) -> Any:
-            return self.model(*inputs, return_dict=False)[0]
+            return self.model(**dict(zip(names, inputs, strict=True)), return_dict=False)[0]
 
     return Wrapper().eval()
 
 
 def _export_text(model: Any, inputs: tuple[Any, ...], names: list[str]) -> onnx.ModelProto:
-    _randomise(model, inputs)
-    return _export(_last_hidden_state(model), inputs, names, ["last_hidden_state"], dynamo=True)
+    randomise(model, inputs)
+    return export(first_output(model, names), inputs, names, ["last_hidden_state"], dynamo=True)
 
 
 def export_bert() -> onnx.ModelProto:
     """BERT-base cut to 4 layers, 128 tokens."""
-    torch, transformers = _require("torch"), _require("transformers")
+    torch, transformers = require("torch"), require("transformers")
     torch.manual_seed(SEED)
     config = transformers.BertConfig(num_hidden_layers=4, attn_implementation="eager")
     model = transformers.BertModel(config, add_pooling_layer=False).eval()
@@ -187,7 +188,7 @@ def export_bert() -> onnx.ModelProto:
 
 def export_gpt2() -> onnx.ModelProto:
     """GPT-2 cut to 4 layers, 128 tokens, without its language-model head."""
-    torch, transformers = _require("torch"), _require("transformers")
+    torch, transformers = require("torch"), require("transformers")
     torch.manual_seed(SEED)
     config = transformers.GPT2Config(n_layer=4, use_cache=False, attn_implementation="eager")
     return _export_text(transformers.GPT2Model(config).eval(), (_token_ids(config.vocab_size),), ["input_ids"])
@@ -195,7 +196,7 @@ def export_gpt2() -> onnx.ModelProto:
 
 def export_llama() -> onnx.ModelProto:
     """Four Llama blocks of width 1024 with 16 query and 4 key-value heads, 128 tokens."""
-    torch, transformers = _require("torch"), _require("transformers")
+    torch, transformers = require("torch"), require("transformers")
     torch.manual_seed(SEED)
     config = transformers.LlamaConfig(
         hidden_size=1024, intermediate_size=2816, num_hidden_layers=4, num_attention_heads=16,
