@@ -57,6 +57,7 @@ def names(source: str) -> list[str]:
 
 def draws(seed: str) -> Iterator[Drawn]:
     """Without end and without repetition: first the source, then one of its names."""
+    zoo_torch.import_torchvision()  # the other two look for it, and find it broken without its compiled operators
     chance = random.Random(seed)
     left = {source: names(source) for source in SOURCES}
     while any(left.values()):
