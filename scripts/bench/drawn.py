@@ -70,21 +70,31 @@ def _image(model: Any) -> int:
     return int((settings.get("input_size") or (3, 224, 224))[-1])
 
 
-def _vision(drawn: Drawn) -> tuple[Any, tuple[Any, ...], list[str]]:
+def _made(make: Callable[[], Any], most_parameters: float) -> Any:
+    """The model; its parameters are counted on the device without memory first."""
+    with zoo_torch.require("torch").device("meta"):
+        count = sum(parameter.numel() for parameter in make().parameters())
+    if count > most_parameters:
+        raise ValueError(f"it has {count / 1e6:.0f} million parameters")
+    return make().eval()
+
+
+def _vision(drawn: Drawn, most_parameters: float) -> tuple[Any, tuple[Any, ...], list[str]]:
     torch = zoo_torch.require("torch")
     if drawn.source == "timm":
-        model = zoo_torch.require("timm").create_model(drawn.name, pretrained=False)
+        timm = zoo_torch.require("timm")
+        model = _made(lambda: timm.create_model(drawn.name, pretrained=False), most_parameters)
         side = _image(model)
     else:
         models = zoo_torch.import_torchvision().models
         inception = drawn.name in ("inception_v3", "googlenet")
         options = {"aux_logits": False, "init_weights": True} if inception else {}
-        model = models.get_model(drawn.name, weights=None, **options)
+        model = _made(lambda: models.get_model(drawn.name, weights=None, **options), most_parameters)
         side = 299 if drawn.name == "inception_v3" else 224
-    return model.eval(), (torch.randn(1, 3, side, side),), ["image"]
+    return model, (torch.randn(1, 3, side, side),), ["image"]
 
 
-def _text_or_signal(drawn: Drawn) -> tuple[Any, tuple[Any, ...], list[str]]:
+def _text_or_signal(drawn: Drawn, most_parameters: float) -> tuple[Any, tuple[Any, ...], list[str]]:
     """A base model of transformers with four layers, fed as its main input's name says."""
     torch, transformers = zoo_torch.require("torch"), zoo_torch.require("transformers")
     config = transformers.AutoConfig.for_model(drawn.name)
@@ -92,7 +102,7 @@ def _text_or_signal(drawn: Drawn) -> tuple[Any, tuple[Any, ...], list[str]]:
         if isinstance(getattr(config, field, None), int):
             setattr(config, field, min(_LAYERS, getattr(config, field)))
     config.use_cache = False
-    model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    model = _made(lambda: transformers.AutoModel.from_config(config, attn_implementation="eager"), most_parameters)
     feeds: dict[str, Callable[[], Any]] = {
         "input_ids": lambda: torch.randint(0, min(1000, config.vocab_size), (1, _TOKENS)),
         "pixel_values": lambda: torch.randn(
@@ -118,12 +128,8 @@ def build(drawn: Drawn, most_parameters: float) -> onnx.ModelProto:
 
     Raises ValueError where it has more parameters, or inputs that cannot be made up.
     """
-    torch = zoo_torch.require("torch")
-    torch.manual_seed(zoo_torch.SEED)
-    model, inputs, fed = (_text_or_signal if drawn.source == "transformers" else _vision)(drawn)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    if count > most_parameters:
-        raise ValueError(f"it has {count / 1e6:.0f} million parameters")
+    zoo_torch.require("torch").manual_seed(zoo_torch.SEED)
+    model, inputs, fed = (_text_or_signal if drawn.source == "transformers" else _vision)(drawn, most_parameters)
     model = zoo_torch.randomise(model, inputs)
     errors = []
     for dynamo in (False, True):

@@ -5,13 +5,14 @@ Read from the graph itself, weights untouched: external data is never loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
-from taso_py.check.roles import Role, find_role, readers_of
+from taso_py.check.reading import Readers, find_roles, last_first, readers_of
+from taso_py.check.roles import Role
 from taso_py.errors import ModelError
 from taso_py.onnx_io.functions import inlined
 from taso_py.onnx_io.inference import types_of_all
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 Kind = Literal["tensor", "sequence", "optional", "optional sequence"]
 Dim = int | str
 Shapes: TypeAlias = dict[str, tuple[Dim, ...]]
-Readers: TypeAlias = "Mapping[str, Sequence[tuple[onnx.NodeProto, int]]]"
 
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -117,10 +117,8 @@ def _specified(
     def found(known: Shapes) -> tuple[InputSpec, ...]:
         bounds = _bounds(readers, known, [value.name for value in inputs])
         specs = [InputSpec(value.name, *_describe(value), bounds.get(value.name, ())) for value in inputs]
-        return tuple(
-            replace(spec, role=find_role(spec.name, readers, known, integer=spec.element in _INTEGERS))
-            for spec in specs
-        )
+        roles = find_roles({spec.name: spec.element in _INTEGERS for spec in specs}, readers, known)
+        return tuple(replace(spec, role=roles[spec.name]) for spec in specs)
 
     specs = found(shapes)
     return found({**inferred(), **shapes}) if any(_is_open(spec) for spec in specs) else specs
@@ -256,25 +254,20 @@ def _element_types(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> set[i
     return types
 
 
-def _bounds(
-    readers: Readers,
-    shapes: Shapes,
-    inputs: Iterable[str],
-) -> dict[str, tuple[Dim, ...]]:
-    """Per input the sizes of the axes that its values index, however they get there."""
-    result = {}
-    for name in inputs:
-        found: list[Dim] = []
-        seen, waiting = {name}, [name]
-        while waiting:
-            for node, position in readers.get(waiting.pop(), ()):
-                found += _indexed(node, position, shapes)
-                if node.op_type in _ALL_CARRIERS or (position == 0 and node.op_type in _CARRIERS):
-                    fresh = [output for output in node.output if output not in seen]
-                    seen.update(fresh)
-                    waiting += fresh
-        result[name] = tuple(dict.fromkeys(found))
-    return result
+def _bounds(readers: Readers, shapes: Shapes, inputs: Iterable[str]) -> dict[str, tuple[Dim, ...]]:
+    """Per input, and per value that it reaches, the sizes of the axes that its values index, however they get there."""
+
+    def carried(value: str) -> Iterator[str]:
+        for node, position in readers.get(value, ()):
+            if node.op_type in _ALL_CARRIERS or (position == 0 and node.op_type in _CARRIERS):
+                yield from node.output
+
+    found: dict[str, tuple[Dim, ...]] = {}
+    for value in last_first(inputs, carried):
+        own = chain.from_iterable(_indexed(node, position, shapes) for node, position in readers.get(value, ()))
+        behind = chain.from_iterable(found.get(output, ()) for output in carried(value))
+        found[value] = tuple(dict.fromkeys(chain(own, behind)))
+    return found
 
 
 def _known_shapes(proto: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> Shapes:

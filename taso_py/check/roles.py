@@ -7,22 +7,16 @@ model states of its result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import onnx
 
 Dims: TypeAlias = tuple[int | str, ...]
 Sizes: TypeAlias = tuple[int, ...]
 Resolve: TypeAlias = Callable[[int | str], int | None]
 """The number that a dimension is at some sizes; None where nobody knows."""
-
-WHOLE = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-"""Operators that hand all values of their first operand on, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,49 +76,6 @@ _NO_GUESS = (ArithmeticError, LookupError, TypeError, ValueError)
 """What a rule may meet where a node cannot run as it stands, or what is stated of its values is wrong."""
 
 Rule: TypeAlias = Callable[[_Known, int], Sequence[float] | None]
-
-
-def find_role(
-    name: str,
-    readers: Mapping[str, Sequence[tuple[onnx.NodeProto, int]]],
-    shapes: Mapping[str, Dims],
-    *,
-    integer: bool,
-) -> Role | None:
-    """What a graph input is for, however its values get there; None where no node asks for anything special."""
-    seen, waiting = {name}, [(name, False)]
-    while waiting:
-        value, partial = waiting.pop(0)
-        for node, position in readers.get(value, ()):
-            kind = _kind(node, position)
-            if kind is not None and (integer or kind != "divisor"):
-                return _role(kind, node, shapes, partial=partial)
-            if (node.op_type in WHOLE and position == 0) or node.op_type == "Concat":
-                fresh = [output for output in node.output if output and output not in seen]
-                seen.update(fresh)
-                waiting += [(output, partial or node.op_type == "Concat") for output in fresh]
-    return None
-
-
-def _kind(node: onnx.NodeProto, position: int) -> str | None:
-    if node.domain not in ("", "ai.onnx"):
-        return None
-    if node.op_type.startswith("Reduce") and position == 1:
-        return "axes"
-    if node.op_type == "Resize" and len(node.input) == 2:  # before opset 11
-        return "scales" if position == 1 else None
-    return _KINDS.get((node.op_type, position))
-
-
-def _role(kind: str, node: onnx.NodeProto, shapes: Mapping[str, Dims], *, partial: bool) -> Role:
-    import onnx
-
-    simple = (onnx.AttributeProto.INT, onnx.AttributeProto.INTS)
-    attributes = {
-        a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type in simple and not a.ref_attr_name
-    }
-    results = tuple(shapes.get(output) for output in node.output)
-    return Role(kind, shapes.get(node.input[0] if node.input else ""), results, attributes, partial)
 
 
 def _resolved(dims: Dims | None, resolve: Resolve) -> Sizes | None:
@@ -301,65 +252,6 @@ _RULES: Mapping[str, Rule] = {
     "grid": _grid,
     **{f"{value:g}": _all(value) for value in (0, 0.5, 1, 2, 3, 8, 16, 4096, 8192)},
 }
-_KINDS: Mapping[tuple[str, int], str] = {
-    ("Reshape", 1): "reshape",
-    ("Expand", 1): "expand",
-    ("ConstantOfShape", 0): "shape",
-    ("RandomNormal", 0): "shape",
-    ("CenterCropPad", 1): "same shape",
-    ("MaxUnpool", 2): "same shape",
-    ("AffineGrid", 1): "grid",
-    ("Tile", 1): "repeats",
-    ("Resize", 1): "region",
-    ("Resize", 2): "scales",
-    ("Resize", 3): "sizes",
-    ("Upsample", 1): "scales",
-    ("Slice", 1): "starts",
-    ("Slice", 2): "ends",
-    ("Slice", 3): "axes",
-    ("Slice", 4): "1",
-    ("Squeeze", 1): "ones",
-    ("Unsqueeze", 1): "axes",
-    ("Pad", 1): "pads",
-    ("Pad", 3): "axes",
-    ("Split", 1): "split",
-    ("SplitToSequence", 1): "sequence split",
-    ("TopK", 1): "k",
-    ("OneHot", 1): "8",
-    ("CumSum", 1): "0",
-    ("Div", 1): "divisor",
-    ("Mod", 1): "divisor",
-    ("Range", 0): "0",
-    ("Range", 1): "limit",
-    ("Range", 2): "1",
-    ("Col2Im", 1): "columns",
-    ("Col2Im", 2): "1",
-    ("Dropout", 1): "0.5",
-    ("Dropout", 2): "0",
-    ("Loop", 0): "3",
-    ("Loop", 1): "1",
-    ("NonMaxSuppression", 2): "3",
-    ("NonMaxSuppression", 3): "0.5",
-    ("NonMaxSuppression", 4): "0",
-    ("SequenceAt", 1): "0",
-    ("SequenceInsert", 2): "0",
-    ("SequenceErase", 1): "0",
-    ("RNN", 4): "lengths",
-    ("GRU", 4): "lengths",
-    ("LSTM", 4): "lengths",
-    ("ReverseSequence", 1): "lengths",
-    ("HannWindow", 0): "limit",
-    ("HammingWindow", 0): "limit",
-    ("BlackmanWindow", 0): "limit",
-    ("DFT", 2): "1",
-    ("STFT", 1): "2",
-    ("MelWeightMatrix", 0): "8",
-    ("MelWeightMatrix", 1): "16",
-    ("MelWeightMatrix", 2): "8192",
-    ("MelWeightMatrix", 3): "0",
-    ("MelWeightMatrix", 4): "4096",
-}
-"""By operator and position: what an input is for."""
 
 
 def legal_array(role: Role, shape: Sizes, dtype: np.dtype[Any], resolve: Resolve) -> np.ndarray[Any, Any] | None:
@@ -369,12 +261,3 @@ def legal_array(role: Role, shape: Sizes, dtype: np.dtype[Any], resolve: Resolve
         return None if values is None else np.array(values, np.float64).astype(dtype).reshape(shape)
     except OverflowError:  # beyond any float
         return None
-
-
-def readers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
-    """For each value the nodes that read it, and at which position."""
-    found: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in nodes:
-        for position, name in enumerate(node.input):
-            found.setdefault(name, []).append((node, position))
-    return found
