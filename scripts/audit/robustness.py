@@ -3,10 +3,12 @@
     python -m scripts.audit.robustness --sample 150
     python -m scripts.audit.robustness --random 2000 --jobs 4 --only random
     python -m scripts.audit.robustness --random 300 --first 2000 --apply-all
+    python -m scripts.audit.robustness --models some/folder --only some
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
 models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); models
-whose inputs are sizes, states and indices (`dynamic_models`); and models with one oddity each (`exporter_models`).
+whose inputs are sizes, states and indices (`dynamic_models`); models with one oddity each (`exporter_models`); and
+those of folders, each a kind by its name.
 Each is one process, as a user starts it, without any --input or --shape.
 Runs with exit code 70, past their time, or with a rewrite that changed values are findings, and so is what a run leaves
 in TMPDIR and an output that `superopt check` refuses: they are listed, and the exit code is 1.
@@ -104,6 +106,12 @@ def packaged_models() -> Iterator[Subject]:
     for path in sorted(root.rglob("*.onnx")):
         if path.relative_to(root).parts[0] != "onnx":
             yield Subject("packaged", str(path.relative_to(root)), path)
+
+
+def models_below(folder: Path) -> Iterator[Subject]:
+    """The models in a folder and below it."""
+    for path in sorted(folder.rglob("*.onnx")):
+        yield Subject(folder.name, str(path.relative_to(folder)), path)
 
 
 def random_models(count: int, first: int = 0) -> Iterator[Subject]:
@@ -204,6 +212,8 @@ def _counts(endings: Iterable[Ending]) -> Table:
 )
 @click.option("--first", type=int, default=0, show_default=True, help="Their first seed.")
 @click.option("--apply-all", is_flag=True, help="Run with --apply all --strict.")
+@click.option("--models", "folders", type=click.Path(file_okay=False, exists=True, path_type=Path), multiple=True,
+              help="Also the models below this folder (repeatable).")  # fmt: skip
 @click.option("--only", "kinds", multiple=True, help="Run only this kind (repeatable).")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Runs at a time.")
 @click.option("--budget", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Of each run.")
@@ -216,6 +226,7 @@ def main(
     count: int,
     first: int,
     apply_all: bool,
+    folders: tuple[Path, ...],
     kinds: tuple[str, ...],
     jobs: int,
     budget: float,
@@ -224,7 +235,8 @@ def main(
     """Run the corpus, or a sample of it, and count exit codes by kind."""
     made = (*random_models(count, first), *wild_models(count, first))
     options = ("--apply", "all", "--strict") if apply_all else ()
-    every = [*backend_models(), *packaged_models(), *made, *dynamic_models(), *exporter_models()]
+    found = [subject for folder in folders for subject in models_below(folder)]
+    every = [*backend_models(), *packaged_models(), *made, *dynamic_models(), *exporter_models(), *found]
     subjects = [s for s in every if not kinds or s.kind in kinds]
     if sample is not None and sample < len(subjects):
         subjects = random.Random(seed).sample(subjects, sample)

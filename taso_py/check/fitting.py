@@ -7,6 +7,7 @@ where the model runs then, or fails further down.  The tries are counted: the sa
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ _FEW = 8
 """Proposals for one input before another one is looked at."""
 _PAIRED = 10
 """Proposals of each of two inputs that are tried together."""
+_LARGE, _MUCH = 2**17, 4
+"""Elements of all inputs together, and times as many as now: larger inputs are tried last."""
 _NOTHING = Role("chosen", None, (), {})
 
 
@@ -141,15 +144,19 @@ class _Trials:
     def _steps(self, fit: Fit, failure: Failure, seen: Set[_Kind], keep: int) -> Iterator[_Step]:
         """Changes with which the model runs, or fails below; after some of them the first with which it fails anew."""
         above = self.traced.above(failure.node)[1] if failure.node is not None else set()
+        deadly = set[tuple[str, str]]()
         for changes in self._changes(fit, failure):
             otherwise: _Step | None = None
             for several in changes:
                 if self.left <= keep or self.deaths <= 0 or time.monotonic() > self.until:
                     return
-                changed = self._changed(fit, several)
+                places, alive = {(change.of, change.name) for change in several}, self.deaths
+                changed = None if places & deadly else self._changed(fit, several)
                 if changed is None:
                     continue
                 found = self._try(changed)
+                if self.deaths < alive and len(places) == 1:
+                    deadly |= places  # another value there would kill the next worker
                 if found is None:
                     yield changed, None
                 elif found.node is None or failure.node is None or found.node in above or found.kind in seen:
@@ -196,17 +203,34 @@ class _Trials:
         places = self._places(fit, failure)
         yield self._asked(fit, places, failure)
         hints = self._hints(fit, failure)
-        proposed = [[replace(p, value=v) for v in self._proposed(p, fit, hints)] for p in places]
-        yield ((change,) for several in proposed for change in several[:_FEW] if not _says_little(change))
+        likely = [[replace(p, value=v) for v in self._proposed(p, fit, hints)] for p in places]
+        costly = {change for several in likely for change in several if self._is_costly(fit, change)}
+        proposed = [sorted(several, key=costly.__contains__) for several in likely]
+        few = (change for several in proposed for change in several[:_FEW])
+        yield ((change,) for change in few if change not in costly and not _says_little(change))
         yield self._common(fit, places, hints)
-        rest = [change for several in proposed for change in several[_FEW:] if not _says_little(change)]
-        yield ((change,) for change in (*rest, *(c for several in proposed for c in several if _says_little(c))))
+        rest = [c for several in proposed for k, c in enumerate(several) if k >= _FEW or c in costly]
+        little = [change for several in proposed for change in several if _says_little(change)]
+        yield ((change,) for change in (*(c for c in rest if not _says_little(c)), *little))
         yield (
             (first, second)
             for one, other in combinations(proposed[:5], 2)
             for first in (*one[:_PAIRED], *one[-1:])
             for second in (*other[:_PAIRED], *other[-1:])
         )
+
+    def _is_costly(self, fit: Fit, change: _Change) -> bool:
+        """Whether it makes large inputs much larger: a run then takes as long as all others together."""
+        if change.of != "symbol":
+            return False
+        try:
+            now, then = (
+                sum(math.prod(shape) for shape in self._assigned(fit.inputs, sizes).shapes.values())
+                for sizes in (fit.sizes, {**fit.sizes, change.name: change.value})
+            )
+        except UsageError:
+            return False
+        return then > max(_LARGE, _MUCH * now)
 
     def _asked(self, fit: Fit, places: Sequence[_Change], failure: Failure) -> Iterator[Sequence[_Change]]:
         """Where an input has a shape that was said, another one that was said."""

@@ -257,7 +257,8 @@ def _names(dim: Dim) -> list[str]:
     except (SyntaxError, ValueError):  # ValueError: a NUL
         return [dim]
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    return names if isinstance(tree, ast.BinOp) and _is_arithmetic(tree) else [dim]
+    # What holds numbers alone is no expression, or its exporter would have computed it: "2021-2022" is a name.
+    return names if names and isinstance(tree, ast.BinOp) and _is_arithmetic(tree) else [dim]
 
 
 def _is_arithmetic(tree: ast.expr) -> bool:

@@ -25,7 +25,7 @@ from taso_py.search.state import StopReason
 _PATIENCE_S = 120.0
 """What opening the original and one run of it may take at least, each, however small the budget."""
 _LEAST_FIT_S, _FIT_SHARE = 3.0, 0.2
-"""What looking for inputs that the original takes may take, in seconds and as part of the time budget."""
+"""What looking for inputs that the original takes may take at least in seconds, and as part of the time budget."""
 _SESSIONS = 8
 """Sessions that one candidate takes: it and the original with ONNX Runtime's optimiser off and on, raced, confirmed."""
 
@@ -76,7 +76,8 @@ def _running(worker: Worker, handle: int, setting: Subject, options: Options) ->
     except ModelError as error:
         told = advice(setting.facts.inputs, setting.assignments[0], setting.overrides)
         refusal = ModelError(f"{error} ({told})")
-    seconds = max(_LEAST_FIT_S, _FIT_SHARE * options.time_budget_s) if options.race else FIT_S
+    share = _FIT_SHARE if options.race else 1.0  # without a race the search is bounded by counts
+    seconds = min(FIT_S, max(_LEAST_FIT_S, share * options.time_budget_s))
     other = fitting(setting, options, worker, seconds)
     if other is None:
         raise refusal

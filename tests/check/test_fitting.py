@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 import onnx.parser
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from scripts.audit.dynamic_models import MODELS, dynamic_model
 from scripts.audit.wild_models import wild_model
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import CPU, ModelRef, WorkerConfig
+from taso_py.backend.protocol import CPU, Feeds, ModelRef, Outputs, WorkerConfig
 from taso_py.check.check import Checker
 from taso_py.check.facts import read_facts
 from taso_py.check.fitting import Fit, fitted
@@ -20,6 +22,7 @@ from taso_py.check.inputs import make_feeds
 from taso_py.check.proposals import other_sizes, other_values
 from taso_py.check.shapes import resolve_shapes
 from taso_py.check.traced import Failure
+from taso_py.errors import WorkerError
 from tests.conftest import RunCli
 
 
@@ -127,3 +130,40 @@ def test_proposals_begin_with_what_was_said() -> None:
     assert other_sizes(128, [], [1])[-1] == 1
     assert (4.0, 6.0) in other_values("reshape", (1.0, -1.0), (4, 2, 3), [])
     assert (1.0, 5.0, 4.0) in other_values("split", (3.0, 3.0, 4.0), (2, 10), [5])
+
+
+class WatchedWorker(Worker):
+    """Dies of every input whose first axis is not 1, if it is mortal, and knows the elements of each that it ran."""
+
+    def __init__(self, *, mortal: bool) -> None:
+        super().__init__(WorkerConfig())
+        self.mortal = mortal
+        self.elements: list[int] = []
+
+    def run(self, handle: int, feeds: Feeds, *arguments: Any, **options: Any) -> Outputs:
+        self.elements.append(sum(np.size(array) for array in feeds.values()))
+        if self.mortal and any(np.shape(array)[0] != 1 for array in feeds.values()):
+            raise WorkerError("worker died (SIGFPE) during run")
+        return super().run(handle, feeds, *arguments, **options)
+
+
+def test_a_size_that_kills_workers_is_left_alone() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[a, b, n] x) => (float[p, q, r] y)'
+        f" {{ w = Constant<value_floats = [{', '.join(['1.0'] * 300)}]>() y = Add(x, w) }}"
+    )
+    with WatchedWorker(mortal=True) as worker:
+        fit = found(worker, model)
+    assert fit is not None
+    assert fit.sizes == {"a": 1, "b": 128, "n": 300}
+
+
+def test_large_inputs_are_tried_last() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 3, h, 224] x) => (float[1, 3, 6272] y)'
+        " { s = Constant<value_ints = [1, 3, 6272]>() t = Relu(x) y = Reshape(t, s) }"
+    )
+    with WatchedWorker(mortal=False) as worker:
+        fit = found(worker, model)
+    assert fit is not None
+    assert max(worker.elements) <= 4 * worker.elements[0]

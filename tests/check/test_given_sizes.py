@@ -45,14 +45,16 @@ def test_default_sizes_are_such_that_there_is_an_input(dim: str) -> None:
 
 @pytest.mark.parametrize(
     ("dim", "given"),
-    [("n // 0", {}), ("n // m", {"m": (0,)}), ("n - 1000", {"n": (5,)}), ("0 - 1", {})],
+    [("n // 0", {}), ("n // m", {"m": (0,)}), ("n - 1000", {"n": (5,)})],
 )
 def test_a_dimension_without_a_size_is_one_error(dim: str, given: Mapping[str, Shape]) -> None:
     with pytest.raises(UsageError, match=r"dimension '.*' has no size at .*: choose others"):
         resolve_shapes(specs(a=("n",), b=("m",), x=(1, dim)), given)
 
 
-@pytest.mark.parametrize("dim", ["n\0m", f"n{' + n' * 4000}", f"{'-' * 100_000}n", f"{'(' * 150}n", "n" * 300])
+@pytest.mark.parametrize(
+    "dim", ["n\0m", f"n{' + n' * 4000}", f"{'-' * 100_000}n", f"{'(' * 150}n", "n" * 300, "2021-2022"]
+)
 def test_a_dimension_that_is_no_expression_is_a_symbol(dim: str) -> None:
     found = resolve_shapes(specs(x=(1, dim)), {"x": (1, 3)})
     assert found.shapes == {"x": (1, 3)}
