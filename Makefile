@@ -10,7 +10,7 @@ OPENVINO := $(VENV)/openvino/.superopt-eps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-eps versions check rules verify audit bench bench-eps zoo conformance robustness
+.PHONY: help setup demo test test-all test-eps versions check rules verify audit bench bench-eps zoo conformance robustness faults
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,3 +88,7 @@ conformance: $(STAMP)  ## run the ONNX backend test-suite through the optimiser;
 
 robustness: $(STAMP)  ## put ONNX's, packaged and random models through the command line, and count exit codes
 	$(BIN)/python -m scripts.audit.robustness
+
+faults: $(STAMP)  ## disturb runs at random moments (signals, crashes, no memory, no disk), and look at what they leave
+	$(BIN)/python -m scripts.bench.zoo nasrnn
+	$(BIN)/python -m scripts.audit.faults zoo_models/nasrnn.onnx

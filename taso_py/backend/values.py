@@ -37,17 +37,24 @@ _TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)\)?")
 
 def run(session: ort.InferenceSession, feeds: Feeds, names: tuple[str, ...] | None) -> Outputs:
     """Outputs by name; ``names`` None means all of them."""
-    wanted = [arg.name for arg in session.get_outputs()] if names is None else list(names)
-    if not _is_unusual(session):
-        return dict(zip(wanted, session.run(wanted, feeds), strict=True))
-    results = session.run_with_ort_values(wanted, _as_ort_values(session, feeds))
-    return {name: _as_array(value) for name, value in zip(wanted, results, strict=True)}
+    types = {arg.name: arg.type for arg in session.get_outputs()}
+    wanted = list(types) if names is None else list(names)
+    if not any(_element(types.get(name, "")) in _UNUSUAL for name in wanted):
+        return dict(zip(wanted, session.run(wanted, _fed(session, feeds)), strict=True))
+    # Sequences and strings can be had as numpy's arrays only, the unusual types as values only: two runs give both.
+    by_value = [name for name in wanted if _element(types.get(name, "")) not in ("", "string")]
+    others = [name for name in wanted if name not in by_value]
+    values = session.run_with_ort_values(by_value, _as_ort_values(session, feeds))
+    found = dict(zip(by_value, map(_as_array, values), strict=True))
+    found |= zip(others, session.run(others, _fed(session, feeds)) if others else (), strict=True)
+    return {name: found[name] for name in wanted}
 
 
 def runner(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> Callable[[], object]:
     """A call that runs the session once; on a device, with inputs and outputs already bound there."""
-    on_host = any(not isinstance(value, np.ndarray) or value.dtype == object for value in feeds.values())
-    if not memory.is_host and not on_host:  # strings and sequences cannot be bound
+    bindable = all(isinstance(value, np.ndarray) and value.dtype != object for value in feeds.values())
+    unusual = any(_element(arg.type) in _UNUSUAL for arg in session.get_outputs())
+    if bindable and (unusual or not memory.is_host):  # strings and sequences cannot be bound
         binding = bind(session, feeds, memory)
 
         def call() -> None:
@@ -55,11 +62,18 @@ def runner(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> Calla
             binding.synchronize_outputs()
 
         return call
-    if _is_unusual(session):
-        prepared = _as_ort_values(session, feeds)
-        names = [arg.name for arg in session.get_outputs()]
-        return lambda: session.run_with_ort_values(names, prepared)
-    return lambda: session.run(None, feeds)
+    fed = _fed(session, feeds)
+    return lambda: session.run(None, fed)
+
+
+def _fed(session: ort.InferenceSession, feeds: Feeds) -> dict[str, Any]:
+    """Feeds as a session takes them: values for the elements that numpy's interface lacks, else what they are."""
+    types = {arg.name: _element(arg.type) for arg in session.get_inputs()}
+    unusual = {name for name, element in types.items() if element in _UNUSUAL}
+    return {
+        name: _as_ort_value(np.asarray(value), types[name], HOST) if name in unusual else value
+        for name, value in feeds.items()
+    }
 
 
 def bind(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> ort.IOBinding:
@@ -75,11 +89,6 @@ def bind(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> ort.IOB
 def _element(type_name: str) -> str:
     found = _TENSOR.fullmatch(type_name)
     return found.group(1) if found else ""
-
-
-def _is_unusual(session: ort.InferenceSession) -> bool:
-    arguments = [*session.get_inputs(), *session.get_outputs()]
-    return any(_element(arg.type) in _UNUSUAL for arg in arguments)
 
 
 def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, memory: Memory = HOST) -> dict[str, ort.OrtValue]:
@@ -104,7 +113,7 @@ def _as_array(value: ort.OrtValue) -> Any:
         return None
     element = _element(value.data_type())
     if element not in _UNUSUAL:
-        return value.numpy() if value.is_tensor() else list(value._get_c_value().to_python())  # noqa: SLF001
+        return value.numpy()
     name, _, bits = _UNUSUAL[element]
     dtype = np.dtype(getattr(import_module("ml_dtypes"), name))
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), dtype=np.uint8)

@@ -23,8 +23,9 @@ from taso_py.onnx_io.read import DEFAULT_DOMAINS, overridable_names
 from taso_py.onnx_io.structure import conforms_throughout
 from taso_py.processes.isolated import NoAnswerError, answer
 
-_PATIENCE_S = 20.0
-"""The longest that inference may take; tens of thousands of nodes take it a second."""
+_LEAST_PATIENCE_S, _NODE_S, _PATIENCE_S = 6.0, 5e-4, 20.0
+"""The longest that inference may take: so many seconds, more for each node, and at most so many.  Tens of thousands of
+nodes take it a second, but there are single ones that it never ends with."""
 _GRAPH_ATTRIBUTES = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
@@ -93,7 +94,8 @@ def _inferred(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
     _forget_negative(bare.graph)
     try:
         given = bare.SerializeToString()
-        result = onnx.load_model_from_string(answer(CHILD, "infer", given=given, seconds=_PATIENCE_S))
+        seconds = min(_PATIENCE_S, _LEAST_PATIENCE_S + _NODE_S * len(bare.graph.node))
+        result = onnx.load_model_from_string(answer(CHILD, "infer", given=given, seconds=seconds))
     except (NoAnswerError, ValueError):  # ValueError: more than protobuf's 2 GiB
         return {}
     return {info.name: info.type for info in (*result.graph.value_info, *result.graph.output)}

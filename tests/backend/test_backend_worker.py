@@ -333,6 +333,29 @@ def test_a_rank_0_input_bound_on_a_device_stays_rank_0() -> None:
     assert _as_ort_value(np.asarray(2.5, np.float32), "float", HOST).shape() == []
 
 
+@pytest.mark.parametrize(
+    ("border", "body"),
+    [
+        ("float[2] z) => (bfloat16[2] y, seq(float[2]) t", "t = SequenceConstruct(z, z)"),
+        ("float[2] z) => (bfloat16[2] y, float[2] t", "o = Optional(z) t = OptionalGetElement(o)"),
+        ("string[2] s) => (float[2] y, string[2] t", "t = Identity(s)"),
+    ],
+)
+def test_unusual_elements_beside_what_is_no_tensor_of_numbers(worker: Worker, border: str, body: str) -> None:
+    last = "y = Identity(x)" if "bfloat16[2] y" in border else "y = Cast<to = 1>(x)"
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (bfloat16[2] x, {border}) {{ {last} {body} }}'
+    values = {"z": np.ones(2, np.float32), "s": np.array(["a", "b"], object)}
+    name = "s" if "string" in border else "z"
+    feeds = {"x": np.array([1.5, 2.5], ml_dtypes.bfloat16), name: values[name]}
+    handle = worker.open(onnx.parser.parse_model(text).SerializeToString())
+    found = worker.run(handle, feeds)
+    assert found["y"].astype(np.float32).tolist() == [1.5, 2.5]
+    expected = [values[name]] * 2 if "seq" in border else values[name]
+    assert np.array_equal(np.array(found["t"]), np.array(expected))
+    assert worker.time_blocks([handle], [feeds], rounds=1, block_s=0.001)
+    worker.close(handle)
+
+
 def test_a_closed_session_is_freed_at_once() -> None:
     """Its weights would else lie beside those of the next one until a garbage collection."""
     code = (
