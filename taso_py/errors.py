@@ -102,6 +102,10 @@ class ModelError(SuperoptError):
     code = "model"
 
 
+class UnfedInputError(ModelError):
+    """MODEL may run, but nobody can make up what one of its inputs takes."""
+
+
 class OutputError(SuperoptError):
     """An output file cannot be written."""
 

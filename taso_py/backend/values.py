@@ -7,6 +7,7 @@ ONNX Runtime's numpy interface lacks bfloat16, float8 and the packed small integ
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -17,6 +18,7 @@ import onnxruntime as ort
 
 from taso_py.backend.accelerators import HOST, Memory
 from taso_py.backend.protocol import Feeds, Outputs
+from taso_py.errors import ModelError
 
 # ONNX Runtime's name -> (name in ml_dtypes, which other environments need not have, TensorProto number, bits per
 # element)
@@ -40,14 +42,34 @@ def run(session: ort.InferenceSession, feeds: Feeds, names: tuple[str, ...] | No
     types = {arg.name: arg.type for arg in session.get_outputs()}
     wanted = list(types) if names is None else list(names)
     if not any(_element(types.get(name, "")) in _UNUSUAL for name in wanted):
-        return dict(zip(wanted, session.run(wanted, _fed(session, feeds)), strict=True))
+        return dict(zip(wanted, map(_dense, session.run(wanted, _fed(session, feeds))), strict=True))
     # Sequences and strings can be had as numpy's arrays only, the unusual types as values only: two runs give both.
     by_value = [name for name in wanted if _element(types.get(name, "")) not in ("", "string")]
     others = [name for name in wanted if name not in by_value]
     values = session.run_with_ort_values(by_value, _as_ort_values(session, feeds))
     found = dict(zip(by_value, map(_as_array, values), strict=True))
-    found |= zip(others, session.run(others, _fed(session, feeds)) if others else (), strict=True)
+    found |= zip(others, map(_dense, session.run(others, _fed(session, feeds)) if others else ()), strict=True)
     return {name: found[name] for name in wanted}
+
+
+def _dense(value: Any) -> Any:
+    """What a session returns; a sparse tensor, which no process can hand to another, as the array that it stands for.
+
+    ModelError for blocks, whose sizes ONNX Runtime does not tell.
+    """
+    if not isinstance(value, ort.capi.onnxruntime_pybind11_state.SparseTensor):
+        return value
+    shape, values = tuple(value.dense_shape()), np.asarray(value.values())
+    whole = np.zeros(math.prod(shape), values.dtype)
+    if "COO" in str(value.format):
+        places = np.asarray(value.get_coo_data().indices())
+        whole[places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), shape)] = values
+    elif "CSR" in str(value.format):
+        columns, rows = (np.asarray(value.get_csrc_data().inner()), np.asarray(value.get_csrc_data().outer()))
+        whole[np.repeat(np.arange(len(rows) - 1), np.diff(rows)) * shape[1] + columns] = values
+    else:
+        raise ModelError(f"an output is a sparse tensor of format {value.format}: only COO and CSR can be compared")
+    return whole.reshape(shape)
 
 
 def runner(session: ort.InferenceSession, feeds: Feeds, memory: Memory) -> Callable[[], object]:

@@ -134,6 +134,7 @@ class Checker:
             oracle=self._worker,
             worker=self._deployed,
             deadline=deadline,
+            until=self.limits.until,
             first_failure=first_failure,
             closeness=self.closeness,
         )

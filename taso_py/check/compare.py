@@ -107,6 +107,10 @@ def _compare_maps(
     return compare_values(name, ours, theirs, closeness)
 
 
+_PART = 2**17
+"""Elements that are compared at a time: what fits into a cache is compared several times as fast."""
+
+
 def _compare_arrays(name: str, reference: Array, candidate: Array, closeness: Closeness | None) -> Deviation:
     if not is_floating(reference.dtype):
         unequal = np.asarray(reference != candidate)
@@ -114,20 +118,32 @@ def _compare_arrays(name: str, reference: Array, candidate: Array, closeness: Cl
             return Deviation(name, str(reference.dtype), 0.0, 0.0)
         reason = f"{int(unequal.sum())} of {reference.size} values differ"
         return _at(name, reference, candidate, int(np.argmax(unequal)), math.inf, math.inf, reason=reason)
-    wide = np.complex128 if reference.dtype.kind == "c" else np.float64
-    ours, theirs = reference.astype(wide), candidate.astype(wide)
-    misplaced = _misplaced(ours, theirs)
-    if misplaced.any():
-        reason = f"NaN or Inf in {int(misplaced.sum())} of {ours.size} other places"
-        return _at(name, reference, candidate, int(np.argmax(misplaced)), math.inf, math.inf, reason=reason)
-    finite = np.isfinite(ours)
-    distance = np.abs(np.subtract(ours, theirs, out=np.zeros_like(ours), where=finite))
-    sizes = np.abs(ours, where=finite, out=np.zeros(ours.shape))
-    absolute, scale = float(distance.max()), float(sizes.max())
-    shares = distance if closeness is None else closeness.excess(sizes, distance)
-    place = int(np.argmax(shares))
+    absolute, scale, most, place = 0.0, 0.0, -math.inf, 0
+    flat = (np.ascontiguousarray(reference).reshape(-1), np.ascontiguousarray(candidate).reshape(-1))
+    for begin in range(0, reference.size, _PART):
+        ours, theirs = (_wide(whole[begin : begin + _PART]) for whole in flat)
+        if _misplaced(ours, theirs).any():
+            return _all_misplaced(name, reference, candidate)
+        finite = np.isfinite(ours)
+        distance = np.abs(np.subtract(ours, theirs, out=np.zeros_like(ours), where=finite))
+        sizes = np.abs(ours, where=finite, out=np.zeros(ours.shape))
+        absolute, scale = max(absolute, float(distance.max())), max(scale, float(sizes.max()))
+        shares = distance if closeness is None else closeness.excess(sizes, distance)
+        at = int(np.argmax(shares))
+        if shares[at] > most:
+            most, place = float(shares[at]), begin + at
     found = _at(name, reference, candidate, place, absolute / scale if scale > 0 else absolute, absolute)
-    return found if closeness is None else replace(found, excess=float(shares.reshape(-1)[place]))
+    return found if closeness is None else replace(found, excess=most)
+
+
+def _wide(part: Array) -> Array:
+    return part.astype(np.complex128 if part.dtype.kind == "c" else np.float64)
+
+
+def _all_misplaced(name: str, reference: Array, candidate: Array) -> Deviation:
+    misplaced = _misplaced(_wide(reference), _wide(candidate))
+    reason = f"NaN or Inf in {int(misplaced.sum())} of {reference.size} other places"
+    return _at(name, reference, candidate, int(np.argmax(misplaced)), math.inf, math.inf, reason=reason)
 
 
 def _misplaced(ours: Array, theirs: Array) -> Array:

@@ -5,7 +5,8 @@ Read from the graph itself, weights untouched: external data is never loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.reading import Readers, find_roles, last_first, readers_of
 from taso_py.check.roles import Role
-from taso_py.errors import ModelError
+from taso_py.errors import ModelError, UnfedInputError
 from taso_py.onnx_io.functions import inlined
 from taso_py.onnx_io.inference import types_of_all
 
@@ -190,7 +191,7 @@ def _describe(value: onnx.ValueInfoProto) -> tuple[Kind, int, tuple[Dim, ...] | 
         declared = getattr(declared, kind).elem_type
     name = cast(Kind, " ".join(words) or "tensor")
     if kind != "tensor_type" or name not in get_args(Kind):
-        raise ModelError(f"'{value.name}' has a type that cannot be fed ({kind}): remove it from the interface")
+        raise UnfedInputError(f"'{value.name}' has a type that cannot be fed ({kind}): remove it from the interface")
     tensor = declared.tensor_type
     if not tensor.HasField("shape"):
         return name, tensor.elem_type, None
@@ -219,13 +220,34 @@ def _nodes_within(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
 
 def _is_random(node: onnx.NodeProto) -> bool:
     if node.op_type == "Dropout":  # random only with training_mode, which is its third input
-        return len(node.input) > 2 and bool(node.input[2])
+        return bool(_read(node, 2))
     return node.op_type in RANDOM
 
 
+def _draws(node: onnx.NodeProto, off: Set[str]) -> bool:
+    """Whether it draws, as far as the model says; ``off``: what is known to be false, as an input is that we make."""
+    return _is_random(node) and (node.op_type != "Dropout" or node.input[2] not in off)
+
+
+def _off(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> frozenset[str]:
+    """Inputs that are made up, and single constants that are false."""
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    constants = (node for node in nodes if node.op_type == "Constant" and node.output)
+    held |= {node.output[0]: a.t for node in constants for a in node.attribute if a.name == "value"}
+    made = {value.name for value in graph.input} - held.keys()
+    return frozenset(made | {name for name, tensor in held.items() if _is_false(tensor)})
+
+
+def _is_false(tensor: onnx.TensorProto) -> bool:
+    """Of a single bool; not of one whose value lies elsewhere."""
+    single = tensor.data_type == tensor.BOOL and not tensor.external_data and math.prod(tensor.dims) == 1
+    return single and not any(tensor.int32_data) and not any(tensor.raw_data)
+
+
 def _drawn(graph: onnx.GraphProto) -> frozenset[str]:
-    """The outputs that are computed from what is drawn; a Dropout may turn out not to draw, so it does not count."""
-    waiting = [n for n in graph.node if any(inner.op_type in RANDOM for inner in (n, *_nodes_within(n)))]
+    """The outputs that are computed from what is drawn."""
+    off = _off(graph, _nodes(graph))
+    waiting = [n for n in graph.node if any(_draws(inner, off) for inner in (n, *_nodes_within(n)))]
     if not waiting:
         return frozenset()
     readers: dict[str, list[onnx.NodeProto]] = {}

@@ -20,7 +20,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import CPU, ModelRef
 from taso_py.check.facts import InputSpec, ModelFacts
 from taso_py.check.inputs import is_discrete, make_feeds, operand_shape
-from taso_py.check.proposals import LONGEST, common_sizes, other_shapes, other_sizes, other_values
+from taso_py.check.proposals import LONGEST, common_sizes, other_shapes, other_sizes, other_values, scaled
 from taso_py.check.roles import Role
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes, symbols_of
 from taso_py.check.traced import Failure, Traced
@@ -38,6 +38,8 @@ _PAIRED = 10
 """Proposals of each of two inputs that are tried together."""
 _LARGE, _MUCH = 2**17, 4
 """Elements of all inputs together, and times as many as now: larger inputs are tried last."""
+_SMALL = 16
+"""Sizes below this are not made smaller."""
 _NOTHING = Role("chosen", None, (), {})
 
 
@@ -128,7 +130,38 @@ class _Trials:
         """From node to node, until the model runs or nothing helps."""
         fit = Fit(inputs, self._assigned(inputs, {}).sizes)
         failure = self._try(fit)
-        return fit if failure is None else self._search(fit, failure, frozenset(), 0)
+        if failure is None:
+            return fit
+        smaller = self._smaller(fit)
+        if smaller is not None:
+            again = self._try(smaller)
+            if again is not None and again.kind[0] == failure.kind[0]:  # where it fails then says as much, and sooner
+                fit, failure = smaller, again
+        return self._search(fit, failure, frozenset(), 0)
+
+    def _smaller(self, fit: Fit) -> Fit | None:
+        """With inputs that take little time to make, to hand over and to compute with; None where they are so."""
+        free = set(fit.sizes) - self._fixed(fit.inputs)
+        sizes = dict(fit.sizes)
+        try:
+            while self._elements(fit.inputs, sizes) > _LARGE:
+                largest = max((sizes[symbol] for symbol in free), default=0)
+                if largest < _SMALL:
+                    return None
+                sizes.update((symbol, largest // 2) for symbol in free if sizes[symbol] == largest)
+        except UsageError:
+            return None
+        return None if sizes == fit.sizes else Fit(fit.inputs, sizes)
+
+    def _elements(self, inputs: Sequence[InputSpec], sizes: Mapping[str, int]) -> int:
+        """Of all inputs together; UsageError where one has no such sizes."""
+        return sum(math.prod(shape) for shape in self._assigned(inputs, sizes).shapes.values())
+
+    def _fixed(self, inputs: Sequence[InputSpec]) -> set[str]:
+        """Symbols whose sizes are given."""
+        specs = {spec.name: spec for spec in inputs}
+        said = [*self.overrides, *(name for name in self.given if name in specs)]
+        return {symbol for name in said for symbol in symbols_of(specs[name])} | set(self.given)
 
     def _search(self, fit: Fit, failure: Failure, seen: frozenset[_Kind], keep: int) -> Fit | None:
         """What runs after further changes; the last ``keep`` tries are left to who asks."""
@@ -203,13 +236,14 @@ class _Trials:
         places = self._places(fit, failure)
         yield self._asked(fit, places, failure)
         hints = self._hints(fit, failure)
-        likely = [[replace(p, value=v) for v in self._proposed(p, fit, hints)] for p in places]
+        likely = [[replace(p, value=v) for v in self._proposed(p, fit, hints, failure.shapes())] for p in places]
         costly = {change for several in likely for change in several if self._is_costly(fit, change)}
         proposed = [sorted(several, key=costly.__contains__) for several in likely]
-        few = (change for several in proposed for change in several[:_FEW])
-        yield ((change,) for change in few if change not in costly and not _says_little(change))
+        few = (change for several in proposed for change in several[:_FEW] if change not in costly)
+        dear = (change for several in likely for change in several[:_FEW] if change in costly)
+        yield ((change,) for change in (*few, *dear) if not _says_little(change))
         yield self._common(fit, places, hints)
-        rest = [c for several in proposed for k, c in enumerate(several) if k >= _FEW or c in costly]
+        rest = [change for several in proposed for change in several[_FEW:]]
         little = [change for several in proposed for change in several if _says_little(change)]
         yield ((change,) for change in (*(c for c in rest if not _says_little(c)), *little))
         yield (
@@ -224,13 +258,10 @@ class _Trials:
         if change.of != "symbol":
             return False
         try:
-            now, then = (
-                sum(math.prod(shape) for shape in self._assigned(fit.inputs, sizes).shapes.values())
-                for sizes in (fit.sizes, {**fit.sizes, change.name: change.value})
-            )
+            then = self._elements(fit.inputs, {**fit.sizes, change.name: change.value})
+            return then > max(_LARGE, _MUCH * self._elements(fit.inputs, fit.sizes))
         except UsageError:
             return False
-        return then > max(_LARGE, _MUCH * now)
 
     def _asked(self, fit: Fit, places: Sequence[_Change], failure: Failure) -> Iterator[Sequence[_Change]]:
         """Where an input has a shape that was said, another one that was said."""
@@ -277,8 +308,7 @@ class _Trials:
         specs = {spec.name: spec for spec in fit.inputs}
         names = list(specs) if failure.node is None else self.traced.above(failure.node)[0]
         near = [specs[name] for name in names if name in specs]
-        said = [*self.overrides, *(name for name in self.given if name in specs)]
-        fixed = {symbol for name in said for symbol in symbols_of(specs[name])} | set(self.given)
+        fixed = self._fixed(fit.inputs)
         found: list[_Change] = []
         for spec in near:
             found += [_Change("symbol", symbol) for symbol in symbols_of(spec) if symbol not in fixed]
@@ -290,12 +320,13 @@ class _Trials:
                 found.append(_Change("input", spec.name))
         return list(dict.fromkeys(found))
 
-    def _proposed(self, place: _Change, fit: Fit, hints: list[int]) -> Sequence[Any]:
+    def _proposed(self, place: _Change, fit: Fit, hints: list[int], shapes: Sequence[Shape]) -> Sequence[Any]:
         if place.of == "rank":
             return other_shapes(hints)
         if place.of == "symbol":
             others = [size for name, size in fit.sizes.items() if name != place.name]
-            return other_sizes(fit.sizes[place.name], hints, list(dict.fromkeys(others))[:6])
+            now = fit.sizes[place.name]
+            return other_sizes(now, [*scaled(now, shapes), *hints], list(dict.fromkeys(others))[:6])
         spec = next(s for s in fit.inputs if s.name == place.name)
         assignment = self._assigned(fit.inputs, fit.sizes)
         now = make_feeds([spec], assignment, seed=self.seed)[spec.name]

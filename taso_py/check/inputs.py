@@ -14,7 +14,7 @@ from taso_py.backend.protocol import Feeds
 from taso_py.check.facts import InputSpec
 from taso_py.check.roles import Resolve, Role, legal_array
 from taso_py.check.shapes import ArrayShape, Assignment, Shape, dim_size, item_bytes
-from taso_py.errors import UsageError
+from taso_py.errors import UnfedInputError, UsageError
 from taso_py.options.spelling import spelled
 from taso_py.processes.isolated import memory_bytes
 
@@ -141,15 +141,15 @@ def _gibibytes(size: int) -> str:
 
 
 def _require_memory(spec: InputSpec, shape: tuple[int, ...]) -> None:
-    """UsageError for an input whose values cannot be held in memory, several times over."""
+    """UsageError for an input that memory does not hold several times over; UnfedInputError if its sizes are fixed."""
     needed = math.prod(shape) * max(8, item_bytes(spec))  # drawn as float64
-    if needed > memory_bytes() / _COPIES:
-        size = ",".join(map(str, shape))
-        raise UsageError(
-            f"input '{spec.name}' of shape {size} takes {_gibibytes(needed)} GiB to fill: "
-            f"choose smaller sizes with {spelled('shapes', key=spec.name, metavar='...')}, "
-            "if the model leaves them open"
-        )
+    if needed <= memory_bytes() / _COPIES:
+        return
+    size = ",".join(map(str, shape))
+    told = f"input '{spec.name}' of shape {size} takes {_gibibytes(needed)} GiB to fill"
+    if all(isinstance(dim, int) for dim in spec.dims or ("?",)):
+        raise UnfedInputError(f"{told}: give an array with {spelled('inputs', key=spec.name, metavar='FILE.npy')}")
+    raise UsageError(f"{told}: choose smaller sizes with {spelled('shapes', key=spec.name, metavar='...')}")
 
 
 def _array(

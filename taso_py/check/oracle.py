@@ -17,10 +17,10 @@ from taso_py.check.facts import ModelFacts
 from taso_py.check.fitting import FIT_S, fitted
 from taso_py.check.inputs import Fill, advice, fills_for, make_feeds, with_arrays
 from taso_py.check.shapes import Assignment, Shape, resolve_shapes, second_sizes
-from taso_py.errors import ModelError, WorkerError
+from taso_py.errors import ModelError, TooLateError, WorkerError
 
 ALWAYS = 2  # normal(0,1) and all negative at the first size are run however little time there is
-KEPT_BYTES = 512 * 1024 * 1024
+KEPT_BYTES = 2**28  # inputs and outputs beyond this are not kept, and comparing them takes seconds
 REFERENCE_FLOPS = 1e8
 REFERENCE_CASES = 2
 REFERENCE_S = 20.0
@@ -201,6 +201,8 @@ class Oracle:
         kept = 0
         for number, plan in enumerate(plans):
             begin = time.monotonic()
+            if begin >= limits.until:
+                raise TooLateError("no time is left to run the original")
             if number >= ALWAYS and (begin >= limits.deadline or kept > KEPT_BYTES):
                 late = begin >= limits.deadline
                 why = "no time" if late else "too much memory"

@@ -32,6 +32,12 @@ def other_sizes(now: int, hints: Sequence[int], others: Sequence[int]) -> list[i
     return _ordered(now, found)
 
 
+def scaled(now: int, shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """What ``now`` becomes where one of two shapes that were said should have as many elements as the other."""
+    counts = [math.prod(shape) for shape in shapes]
+    return [now * b // a for a, b in permutations(counts, 2) if 0 < a != b > 0 and now * b % a == 0]
+
+
 def common_sizes(now: int, count: int, hints: Sequence[int]) -> list[int]:
     """For several symbols of size ``now`` at once: a size, a part of a sum, or a side of an area."""
     found: list[float] = [*hints, *(h // count for h in hints if h % count == 0), *_moved(now, hints)]

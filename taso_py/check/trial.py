@@ -16,7 +16,7 @@ from taso_py.check.facts import ModelFacts
 from taso_py.check.oracle import ALWAYS, OracleCase, Prepared
 from taso_py.check.report import CaseResult, CheckReport
 from taso_py.check.tolerance import OWN_FACTOR, Closeness, Limit, deployed_tolerance, tolerance_for
-from taso_py.errors import ModelError, WorkerError
+from taso_py.errors import ModelError, TooLateError, WorkerError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class CandidateTrial:
     worker: Worker
     """Runs sessions as deployed; may be the oracle's worker."""
     deadline: float
+    until: float
+    """After this there is no verdict; both are time.monotonic() values."""
     first_failure: bool
     closeness: Closeness | None
     """The user's own tolerance, in place of those of the element types."""
@@ -111,8 +113,10 @@ class CandidateTrial:
         )
 
     def _affordable(self) -> Iterator[OracleCase]:
-        """The cases; after the deadline only the first two."""
+        """The cases; after the deadline only the first two.  TooLateError after the last moment."""
         for number, case in enumerate(self.prepared.cases):
+            if time.monotonic() >= self.until:
+                raise TooLateError("no time is left to compare models")
             if number >= ALWAYS and time.monotonic() >= self.deadline:
                 self.cut = True
                 self.notes.append(f"candidate compared on {number} of {len(self.prepared.cases)} input sets")

@@ -46,7 +46,7 @@ from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget, writing_seconds
 from taso_py.run.searching import Explored, explore, log_trace, selected
 from taso_py.run.sessions import OpenModels
-from taso_py.run.subject import Subject, checker_of, prepare, require_runnable, unprepared
+from taso_py.run.subject import Subject, checker_of, prepared_or_unfed, require_runnable, unprepared
 from taso_py.run.usable import ProofsTooLateError, chosen_rules, usable_rules
 from taso_py.search.state import Found, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
@@ -109,7 +109,7 @@ def _prepared(source: Path | onnx.ModelProto, options: Options, stop: StopFlag) 
     """The rules and the model; nothing of both that matters where a signal comes before they are read."""
     try:
         with stop.abandoning():
-            return chosen_rules(options), prepare(source, options)
+            return chosen_rules(options), prepared_or_unfed(source, options)
     except Interrupted:
         none = RuleSet.of(())
         return Library(none, none, none), unprepared(source, options)

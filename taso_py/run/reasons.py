@@ -25,7 +25,7 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
     if job.setting.loaded.folder.refused:
         words = f"{job.setting.loaded.folder.refused} could not be computed in time"
         return "too little time", f"{words}: raise {spelled('time_budget_s')}"
-    if found.states and job.options.race and job.clock.left() <= 0:
+    if found.states and job.clock.left() <= 0:
         return "too little time", f"no time was left to check a rewrite: raise {spelled('time_budget_s')}"
     if found.explored:
         words = f"none of {found.explored:,} rewrites was priced faster than the original"

@@ -122,8 +122,11 @@ class Run:
         return self.clock.at(share) if self.options.race else float("inf")
 
     def patience(self, share: float) -> float:
-        """Until when a worker is waited for whose work is done when this share of the time budget is used up."""
-        return self.deadline(share) + PATIENCE_S
+        """Until when a worker is waited for whose work is done when this share of the time budget is used up.
+
+        What is bounded by counts has all of the budget: after that there is no result rather than another one.
+        """
+        return self.clock.at(share if self.options.race else 1.0) + PATIENCE_S
 
     def stopped(self) -> bool:
         """Whether the user asked to stop."""

@@ -21,7 +21,7 @@ from taso_py.check.inputs import make_feeds, with_arrays
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.shapes import Assignment, resolve_shapes
 from taso_py.check.tolerance import Closeness
-from taso_py.errors import ModelError, WorkerError
+from taso_py.errors import ModelError, UnfedInputError, WorkerError
 from taso_py.files import load_arrays, require_model_file, require_text_name
 from taso_py.onnx_io.load import Loaded, load, unread
 from taso_py.options import RewriteOptions
@@ -94,6 +94,16 @@ def prepare(source: Model, options: RewriteOptions) -> Subject:
         sizes=loaded.sizes_of(assignments[0].shapes),
         config=worker_config(options),
     )
+
+
+def prepared_or_unfed(source: Model, options: RewriteOptions) -> Subject:
+    """As `prepare`; where nobody can make up what its inputs take, a model that is not carried, and has none."""
+    try:
+        return prepare(source, options)
+    except UnfedInputError as error:
+        bare = unprepared(source, options)
+        loaded = replace(bare.loaded, unsupported=str(error))
+        return replace(bare, loaded=loaded, reference=reference(source), config=worker_config(options))
 
 
 def fitting(subject: Subject, options: RewriteOptions, worker: Worker, seconds: float) -> Subject | None:

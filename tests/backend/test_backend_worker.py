@@ -356,6 +356,22 @@ def test_unusual_elements_beside_what_is_no_tensor_of_numbers(worker: Worker, bo
     worker.close(handle)
 
 
+def test_a_sparse_output_is_the_array_that_it_stands_for(worker: Worker) -> None:
+    values = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    places = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [3], [0, 4, 5])
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("y", "w")],
+        sparse_initializer=[onnx.helper.make_sparse_tensor(values, places, [2, 3])],
+    )
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    handle = worker.open(proto.SerializeToString())
+    assert worker.run(handle, {"x": np.ones(1, np.float32)})["w"].tolist() == [[1, 0, 0], [0, 2, 3]]
+    worker.close(handle)
+
+
 def test_a_closed_session_is_freed_at_once() -> None:
     """Its weights would else lie beside those of the next one until a garbage collection."""
     code = (

@@ -177,3 +177,18 @@ def test_tf32_widens_float32_on_nvidia_providers_only() -> None:
     assert deployed_tolerance("float32", cuda, (("use_tf32", "0"),)) is FLOAT32
     assert deployed_tolerance("float32", "CPUExecutionProvider", ()) is FLOAT32
     assert deployed_tolerance("int64", cuda, ()).allow(1.0) == 0
+
+
+@pytest.mark.parametrize("closeness", [None, Closeness(1e-3, 1e-3)])
+@pytest.mark.parametrize("place", [0, 2**17 - 1, 2**17, 3 * 2**17 + 4])
+def test_large_arrays_are_compared_as_a_whole(place: int, closeness: Closeness | None) -> None:
+    ours = np.random.default_rng(0).normal(size=3 * 2**17 + 5).astype(np.float32)
+    theirs = ours.copy()
+    theirs[place] += 100
+    found = compare_values("y", ours, theirs, closeness)
+    assert found.index == (place,)
+    assert found.absolute == pytest.approx(100)
+    assert found.relative == pytest.approx(100 / np.abs(ours).max())
+    assert (found.excess > 1) is (closeness is not None)
+    theirs[place] = np.nan
+    assert compare_values("y", ours, theirs, closeness).reason == "NaN or Inf in 1 of 393221 other places"

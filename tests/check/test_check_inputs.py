@@ -17,7 +17,7 @@ from taso_py.backend.protocol import ModelRef
 from taso_py.check.facts import InputSpec, interface_difference, read_facts
 from taso_py.check.inputs import FILLS, fills_for, make_feeds, override_shapes
 from taso_py.check.shapes import DEFAULT_BYTES, Assignment, resolve_shapes, second_sizes
-from taso_py.errors import ModelError, UsageError
+from taso_py.errors import ModelError, UnfedInputError, UsageError
 
 
 def proto(text: str, *, opset: int = 17, ir: int = 8) -> onnx.ModelProto:
@@ -249,6 +249,21 @@ def test_what_follows_from_random_numbers_is_known_through_branches() -> None:
     assert read_facts(proto(text)).drawn == {"y", "z"}
 
 
+@pytest.mark.parametrize(
+    ("mode", "drawn"),
+    [
+        ("t = Constant<value = bool {1}>()", {"y"}),
+        ("t = Constant<value = bool {0}>()", set()),
+        ("u = Constant<value = bool {1}>() t = Identity(u)", {"y"}),
+        ("", set()),  # an input that is made up, and false
+    ],
+)
+def test_a_dropout_that_trains_draws(mode: str, drawn: set[str]) -> None:
+    inputs = "float[2] x, float r" + ("" if mode else ", bool t")
+    text = f"g ({inputs}) => (float[2] y, float[2] z) {{ {mode} d = Dropout(x, r, t) y = Relu(d) z = Neg(x) }}"
+    assert read_facts(proto(text)).drawn == drawn
+
+
 def test_a_map_is_the_models_fault_and_no_options() -> None:
     text = "g (map(int64, float) d, float[2] x) => (float[2] y) { y = Relu(x) }"
     with pytest.raises(ModelError, match="'d' has a type that cannot be fed"):
@@ -298,10 +313,16 @@ def test_defaults_that_take_too_much_memory_are_halved_and_given_sizes_are_not()
     assert not resolve_shapes([IMAGE, IDS], {}).shrunk
 
 
-def test_an_input_that_no_memory_holds_is_refused() -> None:
-    huge = spec("x", 10**6, 10**6)
-    with pytest.raises(UsageError, match=r"input .x. of shape 1000000,1000000 takes .* shapes\[.x.\]"):
-        make_feeds([huge], resolve_shapes([huge], {}))
+@pytest.mark.parametrize(
+    ("dims", "error", "remedy"), [((10**6, "n"), UsageError, "shapes"), ((10**6, 10**6), UnfedInputError, "inputs")]
+)
+def test_an_input_that_no_memory_holds_is_refused(
+    dims: tuple[int | str, ...], error: type[Exception], remedy: str
+) -> None:
+    huge = spec("x", *dims)
+    assignment = resolve_shapes([huge], {"n": (10**6,)} if "n" in dims else {})
+    with pytest.raises(error, match=rf"input .x. of shape 1000000,1000000 takes .* {remedy}\[.x.\]"):
+        make_feeds([huge], assignment)
 
 
 def test_negative_sizes_are_unknown() -> None:

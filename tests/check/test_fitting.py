@@ -19,7 +19,7 @@ from taso_py.check.check import Checker
 from taso_py.check.facts import read_facts
 from taso_py.check.fitting import Fit, fitted
 from taso_py.check.inputs import make_feeds
-from taso_py.check.proposals import other_sizes, other_values
+from taso_py.check.proposals import other_sizes, other_values, scaled
 from taso_py.check.shapes import resolve_shapes
 from taso_py.check.traced import Failure
 from taso_py.errors import WorkerError
@@ -167,3 +167,20 @@ def test_large_inputs_are_tried_last() -> None:
         fit = found(worker, model)
     assert fit is not None
     assert max(worker.elements) <= 4 * worker.elements[0]
+
+
+def test_elements_that_should_be_as_many_are_found_on_small_inputs() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+      g (float[n, 128, h, w] x, float[n, 32, l] z) => (float[n, 128, h, w] y) {
+        s = Shape(x) t = Reshape(z, s) y = Add(x, t) }"""
+    with WatchedWorker(mortal=False) as worker:
+        fit = found(worker, onnx.parser.parse_model(text))
+    assert fit is not None
+    assert 32 * fit.sizes["l"] == 128 * fit.sizes["h"] * fit.sizes["w"]
+    assert len(worker.elements) < 20
+    assert max(worker.elements[1:]) <= 4 * 2**17
+
+
+def test_what_a_size_becomes_for_a_shape_to_have_as_many_elements() -> None:
+    assert scaled(128, [(1, 32, 128), (1, 128, 16, 16)]) == [1024, 16]
+    assert scaled(5, [(2, 3), (3, 2), (0, 4), (7,)]) == []

@@ -14,6 +14,7 @@ import pytest
 
 import taso_py
 from scripts.bench.networks import mobileone_s0, nasrnn
+from taso_py import api
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.errors import MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
@@ -225,14 +226,16 @@ def test_a_model_that_the_runtime_refuses_is_a_model_error() -> None:
         taso_py.optimize(proto, race=False)
 
 
-def test_without_time_to_check_a_rewrite_the_model_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("race", [True, False])
+def test_without_time_to_check_a_rewrite_the_model_stays_as_it_was(race: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def late(checker: Checker, *_: object, **__: object) -> CheckReport:
         time.sleep(max(0.0, checker.limits.until - time.monotonic()))
         raise TooLateError("no time is left to compare models")
 
     monkeypatch.setattr(Checker, "check", late)
     proto = nasrnn(steps=2, hidden=16)
-    result = taso_py.optimize(proto, time_budget_s=6, cost="roofline")  # by which products that are merged are cheaper
+    # By the roofline products that are merged are cheaper.
+    result = taso_py.optimize(proto, race=race, time_budget_s=6, cost="roofline")
     assert result.model.SerializeToString() == proto.SerializeToString()
     assert result.reason is not None
     assert (result.reason.code, result.rejected) == ("too little time", ())
@@ -249,3 +252,23 @@ def test_a_worker_that_is_lost_in_the_search_leaves_the_model_as_it_was(monkeypa
     assert result.reason is not None
     assert result.reason.code == "race ended early"
     assert "worker died (SIGKILL)" in result.reason.words
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body", "words"),
+    [
+        ("map(int64, float) d", "ai.onnx.ml.DictVectorizer <int64_vocabulary = [1, 2]> (d)", "that cannot be fed"),
+        ("float[1000000, 1000000, 2] d", "ReduceMax <keepdims = 0> (d)", "GiB to fill: give an array with --input"),
+    ],
+)
+def test_what_nobody_can_feed_is_left_as_it_is(inputs: str, body: str, words: str) -> None:
+    header = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 2]>'
+    proto = onnx.parser.parse_model(f"{header} g ({inputs}) => (float y) {{ z = {body} y = Relu(z) }}")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    result = taso_py.optimize(proto, race=False)
+    assert result.model.SerializeToString() == proto.SerializeToString()
+    assert result.reason is not None
+    assert result.reason.code == "unsupported"
+    assert words in result.reason.words
+    with pytest.raises(ModelError):  # what has to run it says so
+        api.check(proto, proto)
