@@ -22,6 +22,8 @@ _NO_SIZE = re.compile(r"\S+\.(?:h|cc|cpp)\b(?::\d+)?\S*|axis == \d+|other than \
 _SHAPE = re.compile(r"[{\[]([\d\s,-]+)[}\]]")
 _DIGITS = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)")
+_STRICT = {"greater than": 1, "larger than": 1, "less than": -1, "smaller than": -1}
+"""What is said of two numbers, and by how much one has to pass the other."""
 _LARGEST_HINT = 2**20
 
 
@@ -47,6 +49,7 @@ class Failure:
         told = _NO_SIZE.sub("", self.words.rpartition("Status Message:")[2])
         found = [int(text) for text in _NUMBER.findall(told)]
         found += [math.prod(size for size in shape if size > 0) for shape in self.shapes()]
+        found += [n + step for word, step in _STRICT.items() if word in told for n in found]
         return [n for n in dict.fromkeys(found) if abs(n) <= _LARGEST_HINT]
 
 

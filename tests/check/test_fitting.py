@@ -122,6 +122,7 @@ def test_a_refusal_tells_the_numbers_that_matter() -> None:
     shaped = Failure("Status Message: Input shape:{1,128}, requested shape:{7,9}", 0)
     assert shaped.shapes() == [(1, 128), (7, 9)]
     assert {63, 128} <= set(shaped.numbers())
+    assert {129, 5} <= set(Failure("Status Message: max_length (4) shall be greater than length (128)", 0).numbers())
     assert Failure("got 5 of 7", 2).kind == Failure("got 6 of 7", 2).kind != Failure("got 6 of 7", 3).kind
 
 

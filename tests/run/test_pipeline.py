@@ -258,7 +258,7 @@ def test_a_worker_that_is_lost_in_the_search_leaves_the_model_as_it_was(monkeypa
     ("inputs", "body", "words"),
     [
         ("map(int64, float) d", "ai.onnx.ml.DictVectorizer <int64_vocabulary = [1, 2]> (d)", "that cannot be fed"),
-        ("float[1000000, 1000000, 2] d", "ReduceMax <keepdims = 0> (d)", "GiB to fill: give an array with --input"),
+        ("float[1000000, 1000000, 2] d", "ReduceMax <keepdims = 0> (d)", "GiB to fill: give an array with"),
     ],
 )
 def test_what_nobody_can_feed_is_left_as_it_is(inputs: str, body: str, words: str) -> None:
