@@ -33,6 +33,13 @@ class Facts:
             return None
         return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
 
+    def element(self, name: str) -> int | None:
+        """The element type of a tensor; None where that is not known."""
+        if name in self.constants:
+            return self.constants[name].data_type
+        type_ = self.types.get(name)
+        return None if type_ is None or not type_.HasField("tensor_type") else type_.tensor_type.elem_type
+
     def array(self, name: str) -> Array | None:
         """What a constant holds; None where that lies elsewhere, or is not what its type and sizes say."""
         tensor = self.constants.get(name)
@@ -53,6 +60,17 @@ def doubted(node: onnx.NodeProto, facts: Facts) -> bool:
         return True
     doubt = _DOUBTS.get(node.op_type)
     return doubt is not None and doubt(node, facts)
+
+
+def miscounted(node: onnx.NodeProto, facts: Facts) -> bool:
+    """Whether the numbers that a node computes may be others than the inference follows, for which all are int64.
+
+    It hands sizes through any Cast as they are, and adds and multiplies what wraps elsewhere.
+    """
+    if node.domain not in DEFAULT_DOMAINS or node.op_type not in _COUNTED:
+        return False
+    types = {facts.element(name) for name in (*node.input, *node.output) if name}
+    return bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto:
@@ -93,17 +111,22 @@ def _begins_behind(node: onnx.NodeProto, dims: Dims) -> bool:
 
 def _rounds_a_size(node: onnx.NodeProto, facts: Facts) -> bool:
     """ONNX's inference does not find negative axes of Resize, and computes sizes in more than float32."""
-    if any(axis < 0 for axis in _attribute(node, "axes").ints):
+    if _attribute(node, "axes").ints or _attribute(node, "keep_aspect_ratio_policy").s not in (b"", b"stretch"):
         return True
     name = node.input[2] if len(node.input) > 2 else node.input[-1]
     scales, dims = facts.array(name), facts.dims(node.input[0])
     if scales is None or scales.dtype.kind != "f" or dims is None:
         return False
     if scales.size != len(dims):
-        return bool(_attribute(node, "axes").ints) and scales.size > 0
+        return False
     known = [(d, s) for d, s in zip(dims, scales.ravel(), strict=True) if isinstance(d, int)]
     with np.errstate(all="ignore"):  # a scale may be no number
         return any(np.floor(np.float32(d) * np.float32(s)) != np.floor(np.float64(d) * np.float64(s)) for d, s in known)
+
+
+def _adds_where_it_pads(node: onnx.NodeProto, _facts: Facts) -> bool:
+    """Where ConvTranspose is to keep the size, ONNX's inference forgets what is to be added to it."""
+    return bool(_attribute(node, "auto_pad").s.startswith(b"SAME")) or bool(_attribute(node, "output_shape").ints)
 
 
 def _drops_no_axis(node: onnx.NodeProto, facts: Facts) -> bool:
@@ -125,10 +148,10 @@ def _is_one_sided(node: onnx.NodeProto, _facts: Facts) -> bool:
 
 
 def _wraps(node: onnx.NodeProto, facts: Facts) -> bool:
-    """Whether the ends of a Range of integers may be further apart than 64 bits tell."""
+    """Whether the ends of a Range of integers may be further apart than their type tells."""
     ends = [facts.array(name) for name in node.input[:2]]
-    known = [int(e.ravel()[0]) for e in ends if e is not None and e.dtype.kind in "iu" and e.size == 1]
-    return len(known) == 2 and abs(known[1] - known[0]) >= 2**63
+    known = [(int(e.ravel()[0]), e.itemsize) for e in ends if e is not None and e.dtype.kind in "iu" and e.size == 1]
+    return len(known) == 2 and abs(known[1][0] - known[0][0]) >= 2 ** (8 * known[0][1] - 1)
 
 
 def _enlarges(node: onnx.NodeProto, facts: Facts) -> bool:
@@ -168,6 +191,7 @@ def _may_differ(sizes: Sequence[int | str | None]) -> bool:
 
 _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
     "AveragePool": _slides_further,
+    "ConvTranspose": _adds_where_it_pads,
     "Einsum": _broadcasts,
     "LpPool": _slides_further,
     "MaxPool": _slides_further,
@@ -181,5 +205,11 @@ _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
     "Squeeze": _drops_no_axis,
     "Upsample": _rounds_a_size,
 }
+_COUNTED = frozenset({"Add", "Cast", "Div", "Mul", "Sub"})
+"""Operators of numbers that the inference follows, as far as it does."""
+_FLOATS = frozenset(
+    {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+)
+"""It follows no floats."""
 UNRANKED = frozenset({"SplitToSequence", "Squeeze"})
 """Operators of which, where they are doubted, not even the number of axes is known."""

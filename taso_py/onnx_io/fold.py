@@ -8,24 +8,22 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from taso_py.arrays import Array
 from taso_py.errors import TooLateError, TypingError
-from taso_py.graph.sizes import Symbol, element_variables, symbols
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.read import content
+from taso_py.onnx_io.steps import LEAST_WORK, MAXIMAL_STEPS, bytes_of, has_kernel, steps, work
 from taso_py.ops.algebra import algebra
 from taso_py.ops.comparison import Cast
-from taso_py.ops.meaning import Apply, Choose, Integer, Operand, Read, Reduce, Scalar
+from taso_py.ops.elementwise import Add, Power, Sub
 from taso_py.ops.numeric import evaluate
 from taso_py.ops.operator import Operator
-from taso_py.ops.reduce import Reduction
 
 WHOLE = INTEGERS | {"bool"}
 _ROUNDED_ONCE = frozenset({"Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "Neg", "Abs", "Relu"})
@@ -37,9 +35,10 @@ _KEPT_BYTES = 2**26
 """Weights up to this size are read from their file once, if there is room."""
 MAXIMAL_BYTES = 3 * 2**29
 """The most that operands and result of one operator may take in float64."""
-MAXIMAL_STEPS = 2**17
-_LEAST_WORK = 2**20
-"""Steps of a loop below which nobody asks how long an operator will take."""
+_EXACT = 2**53
+"""Up to here float64 has every whole number, in which powers are computed."""
+_STEEP = 2.0**20
+"""A number of this size leaves hardly any bit of float32 behind the point to what is added to it."""
 _KERNEL_RATE, _LOOP_RATE = 5e9, 1e8
 """Steps a second that are hoped for of an operator that was not seen at work yet."""
 
@@ -194,10 +193,10 @@ class Folder:
         result = operator.infer(*types).dtype
         if isinstance(operator, Cast) and result in INTEGERS and not _held_by(operands[0], result):
             raise TypingError(f"{operator} of numbers beyond {result} is left to ONNX Runtime")
-        work = _work(operator, types)
+        effort = work(operator, types)
         begin = time.monotonic()
-        expected = work / self._rates.get(type(operator), _KERNEL_RATE if _has_kernel(operator, types) else _LOOP_RATE)
-        if work > _LEAST_WORK and begin + expected > self.deadline:
+        expected = effort / self._rates.get(type(operator), _KERNEL_RATE if has_kernel(operator, types) else _LOOP_RATE)
+        if effort > LEAST_WORK and begin + expected > self.deadline:
             self.refused = f"{operator.onnx} of the weights {' and '.join(map(str, types))}"
             raise TooLateError(f"{self.refused} takes too long to fold in the time left")
         try:
@@ -205,9 +204,11 @@ class Folder:
         except (ArithmeticError, MemoryError, RecursionError, ValueError) as error:
             why = type(error).__name__
             raise TypingError(f"{operator} of {len(operands)} operands cannot be folded ({why})") from error
-        if work > _LEAST_WORK:
-            self._rates[type(operator)] = work / max(time.monotonic() - begin, 1e-6)
-        return found
+        if effort > LEAST_WORK:
+            self._rates[type(operator)] = effort / max(time.monotonic() - begin, 1e-6)
+        if isinstance(operator, Power) and result in INTEGERS and np.any(np.abs(found) >= _EXACT):
+            raise TypingError(f"{operator} of integers beyond 2^53 is left to ONNX Runtime")
+        return _rounded(found) if _rounds(operator, operands, result) else found
 
     def _missing(
         self, constant: int, nodes: Mapping[int, Node], keys: Mapping[int, int], known: dict[int, Array]
@@ -294,84 +295,30 @@ def _wrapped(found: Array, dtype: str) -> Array:
     return found.astype(dtype).astype(np.int64) if dtype in INTEGERS else found
 
 
+def _rounds(operator: Operator, operands: Sequence[Array], result: str) -> bool:
+    """Whether a sum with a large number is meant to round: (x + 12582912) - 12582912 is whole in float32."""
+    return (
+        isinstance(operator, Add | Sub) and result == "float32" and any(np.any(np.abs(a) >= _STEEP) for a in operands)
+    )
+
+
+def _rounded(found: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return found.astype(np.float32).astype(np.float64)
+
+
 def _operands(node: Node) -> list[int]:
     return [i for i in node.inputs if i is not None]
 
 
 def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
     """`TypingError` when the value is symbolic in size or takes too much memory or time to compute here."""
-    if _bytes(operator, types) > MAXIMAL_BYTES:
+    if bytes_of(operator, types) > MAXIMAL_BYTES:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} is too large to fold")
     if any(t.dtype == "uint64" for t in types) and not _moves(operator, types):
         raise TypingError(f"{operator} of uint64 is left to ONNX Runtime: 63 bits and a sign are computed here")
-    if not _has_kernel(operator, types) and _steps(operator, tuple(types)) > MAXIMAL_STEPS:
+    if not has_kernel(operator, types) and steps(operator, tuple(types)) > MAXIMAL_STEPS:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")
-
-
-def _bytes(operator: Operator, types: Sequence[TensorType]) -> float:
-    """What operands and result take in float64, and what counts the positions of their axes where they are empty."""
-    sizes = [size for t in (*types, operator.infer(*types)) for size in (t.elements, *t.dims)]
-    return 8.0 * sum(n if isinstance(n, int) else math.inf for n in sizes)
-
-
-def _has_kernel(operator: Operator, types: Sequence[TensorType]) -> bool:
-    floats = isinstance(operator, Reduction) and types[0].dtype not in INTEGERS
-    return type(operator).kernel is not Operator.kernel and not floats
-
-
-def _work(operator: Operator, types: Sequence[TensorType]) -> float:
-    """About how many steps the innermost loops make to compute the operator's value."""
-    if _bytes(operator, types) < 8 * math.sqrt(_LEAST_WORK):
-        return 0.0
-    elements = operator.infer(*types).elements
-    assert isinstance(elements, int)
-    return elements * max(1.0, min(_steps(operator, tuple(types)), MAXIMAL_STEPS))
-
-
-@lru_cache(maxsize=4096)
-def _steps(operator: Operator, types: tuple[TensorType, ...]) -> float:
-    """How many times the innermost body of the operator's reductions is evaluated for one element of its result."""
-    index = tuple(s.size for s in element_variables(operator.infer(*types).rank))
-    views = tuple(Operand(k, t) for k, t in enumerate(types))
-    try:
-        return sum(iterations for iterations, _ in _loops(operator.element(views, index))[0])
-    except RecursionError:  # the meaning of a thousand operands is as deep
-        return math.inf
-
-
-_Loops: TypeAlias = list[tuple[float, frozenset[Symbol]]]
-"""Iterations of reductions, each with the indices that they are made again for."""
-
-
-def _loops(meaning: Scalar) -> tuple[_Loops, frozenset[Symbol]]:
-    """How often the innermost bodies of reductions are evaluated, and the indices that a meaning depends on.
-
-    What depends on no index of the reduction around it is computed once, as `evaluate` does: a mean in a variance.
-    """
-    match meaning:
-        case Reduce(_, variable, extent, body):
-            inner, depends = _loops(body)
-            length = extent if isinstance(extent, int) else math.inf
-            depends = depends - {variable} | symbols(extent)
-            again = [variable in on for _, on in inner]
-            found = [(n * length, depends) if a else (n, on) for a, (n, on) in zip(again, inner, strict=True)]
-            return found if any(again) else [*found, (length, depends)], depends
-        case Apply(_, arguments):
-            return _together(arguments)
-        case Choose(conditions, then, otherwise):
-            found, depends = _together((then, otherwise))
-            return found, depends.union(*(symbols(c.left) | symbols(c.right) for c in conditions))
-        case Read(_, index):
-            return [], frozenset().union(*map(symbols, index))
-        case Integer(value):
-            return [], frozenset(symbols(value))
-        case _:
-            return [], frozenset()
-
-
-def _together(parts: Sequence[Scalar]) -> tuple[_Loops, frozenset[Symbol]]:
-    found = [_loops(part) for part in parts]
-    return [one for loops, _ in found for one in loops], frozenset().union(*(depends for _, depends in found))
 
 
 def _in_range(exact: Array, dtype: np.dtype[Any]) -> bool:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
-from itertools import compress
-from operator import not_
 
 import numpy as np
 import onnx
@@ -17,7 +15,7 @@ from onnx import numpy_helper
 
 from taso_py.onnx_io.carry import skeleton
 from taso_py.onnx_io.child import CHILD
-from taso_py.onnx_io.doubts import UNRANKED, Facts, doubted
+from taso_py.onnx_io.doubts import UNRANKED, Facts, doubted, miscounted
 from taso_py.onnx_io.onnx_types import without_sizes
 from taso_py.onnx_io.read import DEFAULT_DOMAINS, overridable_names
 from taso_py.onnx_io.structure import conforms_throughout
@@ -50,21 +48,25 @@ def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
     """What is inferred, less the sizes that ONNX Runtime may not give, and all that was inferred from those.
 
     What is doubted becomes an input of unknown sizes, until nothing new is.  Where nodes stand in their order, the
-    types of a node that is not doubted then follow from true ones.
+    types of a node that is not doubted then follow from true ones.  What holds other numbers than the inference takes
+    it to hold becomes an input as well, of its own sizes.
     """
     free: dict[str, onnx.TypeProto] = {}
     while True:
         found = {**_inferred(bare, freeze=freeze), **free}
         inputs = {info.name: info.type for info in bare.graph.input}
         facts = Facts({**found, **inputs}, _constants(bare.graph))
-        doubts = [not found.keys().isdisjoint(node.output) and doubted(node, facts) for node in bare.graph.node]
-        if not any(doubts):
+        nodes = [node for node in bare.graph.node if not found.keys().isdisjoint(node.output)]
+        wrong = [node for node in nodes if doubted(node, facts)]
+        doubts = wrong + [node for node in nodes if miscounted(node, facts)]
+        if not doubts:
             return found
-        given = [(n, node) for node in compress(bare.graph.node, doubts) for n in node.output if n in found]
+        names = list(dict.fromkeys(name for node in doubts for name in node.output if name in found))
+        free.update((name, found[name]) for name in names)
+        given = ((name, node) for node in wrong for name in node.output if name in found)
         free.update((n, without_sizes(found[n], ranked=node.op_type not in UNRANKED)) for n, node in given)
-        names = [n for n, _ in given]
         bare.graph.input.extend(onnx.ValueInfoProto(name=name, type=free[name]) for name in names)
-        kept = list(compress(bare.graph.node, map(not_, doubts)))
+        kept = [node for node in bare.graph.node if free.keys().isdisjoint(node.output)]
         bare.graph.ClearField("node")
         bare.graph.node.extend(kept)
 
@@ -155,3 +157,6 @@ def _forget_stated(graph: onnx.GraphProto) -> None:
             if attribute.type in _GRAPH_ATTRIBUTES:
                 for inner in (attribute.g, *attribute.graphs):
                     _forget_stated(inner)
+                    for value in inner.input:  # what is handed to it need not be as it says
+                        if value.type.HasField("tensor_type"):
+                            value.type.tensor_type.ClearField("shape")

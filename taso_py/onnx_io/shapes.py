@@ -276,6 +276,8 @@ def _range(call: OnnxCall) -> Vector | None:
     bounds = [e[0] for e in ends if e]
     if len(bounds) != 3 or bounds[2] == 0:
         return None
+    if not _in_range((bounds[1] - bounds[0],), _integer_type(call)):
+        return None  # so does ONNX Runtime compute how many there are, and that wraps
     values = range(*bounds)
     return (tuple(values), 1) if len(values) <= MAXIMAL_LENGTH else None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ class TableReader:
             return False
         try:
             reading = _reading(call)
-            if reading is None:
+            if reading is None or _holds_negative_zero(reading.operator):
                 return False
             operands = tuple(inputs[k] for k in reading.operands)
             types = [self.values.types[i] for i in operands if i is not None]
@@ -305,3 +306,9 @@ def _small(type_: TensorType) -> bool:
     limit = _FLOAT_BYTES if type_.dtype.startswith("float") else _INTEGER_BYTES
     size = type_.elements
     return isinstance(size, int) and size * 8 <= limit
+
+
+def _holds_negative_zero(operator: Operator) -> bool:
+    """Whether an attribute is -0.0, which equals 0.0 wherever computations are told apart, and divides otherwise."""
+    values = (getattr(operator, one.name) for one in fields(operator))
+    return any(isinstance(value, float) and value == 0 and math.copysign(1, value) < 0 for value in values)

@@ -93,8 +93,8 @@ def _in_a_circle(match: Match, node: Node, after: Node | None) -> bool:
 def bare(view: View) -> View:
     """The view of the same table in which no operator is looked through: composites are matched in it."""
     return View(
-        view.table, nothing, view.read_constant, memo={}, tame=view.tame, digests=view.digests, watch=view.watch,
-        rounding=view.rounding,
+        view.table, nothing, view.read_constant, memo={}, tame=view.tame, digests=view.digests, steep=view.steep,
+        watch=view.watch, rounding=view.rounding,
     )  # fmt: skip
 
 

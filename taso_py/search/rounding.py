@@ -7,20 +7,26 @@ rewrites that copy elements.
 
 The same holds of what asks whether a float is 0, or beyond a threshold: differences of equal values are no accident.
 
+A number is rounded as well where a much larger one is added and taken away again: the usual way to round in float32 is
+(x + 12582912) - 12582912.
+
 Comparisons, ArgMax and TopK tie only where two computed floats are equal; those are left to the check.  In float16,
 which has 1024 numbers between one power of two and the next, equal ones are no accident: there they count as roundings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
+from taso_py.arrays import Array
 from taso_py.graph.table import Node, Opaque
 from taso_py.graph.types import INTEGERS, NO_TYPE, TensorType
 from taso_py.ops.comparison import Cast, Relational
-from taso_py.ops.elementwise import Power
+from taso_py.ops.elementwise import Add, Power, Sub
 from taso_py.search.view import View
 
 if TYPE_CHECKING:
@@ -28,11 +34,11 @@ if TYPE_CHECKING:
 
 _NAMES = frozenset({"Round", "Floor", "Ceil", "Cast", "CastLike", "Mod"})
 _JUMPS = frozenset({
-    "Binarizer", "BitCast", "Imputer", "LinearClassifier", "MurmurHash3", "NonZero", "OneHotEncoder", "SVMClassifier",
-    "SVMRegressor", "Shrink", "Sign", "ThresholdedRelu", "TreeEnsemble", "TreeEnsembleClassifier",
-    "TreeEnsembleRegressor",
+    "Acos", "Acosh", "Asin", "Atanh", "Binarizer", "BitCast", "Imputer", "IsInf", "IsNaN", "LinearClassifier",
+    "MurmurHash3", "NonZero", "OneHotEncoder", "SVMClassifier", "SVMRegressor", "Shrink", "Sign", "ThresholdedRelu",
+    "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
 })  # fmt: skip
-"""Operators that compare with a number: what is exactly that before a rewrite is beside it afterwards."""
+"""Operators that compare with a number, or end at one: what is exactly that is beside it after a rewrite."""
 _LOOKED_UP: Mapping[str, tuple[int, ...]] = {
     "LabelEncoder": (0,), "MaxRoiPool": (1,), "OneHot": (0, 1), "Range": (0, 1, 2), "RoiAlign": (1,), "Unique": (0,),
 }  # fmt: skip
@@ -42,6 +48,12 @@ _SCALED: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2), "Upsample": (1,)}
 _HOLDERS = (Opaque, Cast, Power, *Relational.__subclasses__())
 """Classes of operators that may round."""
 _HALF = "float16"
+_STEEP: Mapping[str, float] = {"bfloat16": 2.0**4, "float16": 2.0**7, "float32": 2.0**20, "float64": 2.0**49}
+"""By element type: a number of this size leaves hardly any bit behind the point to what is added to it."""
+_CANCELLED = 2.0**-10
+"""Of two numbers that are added one after the other, the part of the first that is left where they cancel."""
+_FEW = 1024
+"""Elements of a constant that is looked into."""
 _Key: TypeAlias = tuple[str, str, str]
 """Domain, name and overload of a function."""
 _OF_SIZES = ("Shape", "Size")
@@ -51,11 +63,12 @@ _OF_SIZES = ("Shape", "Size")
 def rounding_bodies(model: onnx.ModelProto) -> frozenset[int]:
     """The places, among a model's nodes, of those that round by an attribute, or in whose bodies some node does."""
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
-    found = (
-        k
-        for k, node in enumerate(model.graph.node)
-        if _reads_the_nearest(node) or any(map(_is_rounding, _inside(node, functions)))
-    )
+    found = set[int]()
+    for k, node in enumerate(model.graph.node):
+        inside = list(_inside(node, functions))
+        fixed = {name for inner in inside if inner.op_type == "Constant" for name in inner.output}
+        if _reads_the_nearest(node) or any(_is_rounding(inner, fixed) for inner in inside):
+            found.add(k)
     return frozenset(found)
 
 
@@ -90,10 +103,13 @@ def _fine() -> frozenset[int]:
     return frozenset({Type.FLOAT16, Type.BFLOAT16, Type.FLOAT, Type.DOUBLE, Type.COMPLEX64, Type.COMPLEX128})
 
 
-def _is_rounding(node: onnx.NodeProto) -> bool:
-    """As `rounds` has it; what a Cast is from is not known here."""
+def _is_rounding(node: onnx.NodeProto, fixed: Set[str]) -> bool:
+    """As `rounds` has it; what a Cast is from is not known here.  ``fixed``: what constants hold."""
     if node.op_type == "Cast":
         return any(a.name == "to" and a.i not in _fine() for a in node.attribute)
+    scales = [node.input[k] for k in _SCALED.get(node.op_type, ()) if k < len(node.input)]
+    if any(name and name not in fixed for name in scales) or (node.op_type == "Pow" and node.input[1] not in fixed):
+        return True
     return _is_named(node.op_type) or node.op_type in _LOOKED_UP or _reads_the_nearest(node)
 
 
@@ -107,9 +123,62 @@ def rounded_later(view: View, values: Sequence[int]) -> bool:
     return any(v in reaching and _is_float(view.table.type(v)) for v in values)
 
 
+def keeps_a_pair(view: View, values: Iterable[int]) -> bool:
+    """Whether one of the values is the sum or the difference by which a number is rounded."""
+    if view.paired is None:
+        view.paired = frozenset(value for pair in _pairs(view) for value in pair)
+    return bool(view.paired) and not view.paired.isdisjoint(values)
+
+
+def _pairs(view: View) -> Iterator[tuple[int, int]]:
+    """Two values of which the first is a sum with a large constant, and the second takes most of that away again."""
+    for kind in (Add, Sub):
+        for value in view.by_operator.get(kind, ()):
+            shift = _shift(view, value)
+            if shift is not None:
+                for user in view.users.get(value, ()):
+                    back = _shift(view, user, value)
+                    if back is not None and _cancel(shift, back):
+                        yield value, user
+
+
+def _cancel(shift: Array, back: Array) -> bool:
+    """Whether of two numbers little is left, one way or the other, wherever both are known."""
+    try:
+        left = np.minimum(np.abs(shift + back), np.abs(shift - back))
+        return bool(np.any(left <= _CANCELLED * np.abs(shift)))
+    except ValueError:  # what lies between has other axes than their results
+        return False
+
+
+def _shift(view: View, value: int, added_to: int | None = None) -> Array | None:
+    """The large constant that is added to a value, or to a computed one; or is taken from it, or it from that."""
+    node = view.table.nodes.get(value)
+    if node is None or not isinstance(node.operator, Add | Sub) or len(node.inputs) != 2:
+        return None
+    for other, constant in (node.inputs, node.inputs[::-1]):
+        if constant is not None and added_to in (None, other) and other not in view.values.constant:
+            found = view.steep.get(constant)
+            if found is None and constant in view.values.constant:
+                found = view.steep[constant] = _steep(view, constant)
+            return found if found is not None and found.size else None
+    return None
+
+
+def _steep(view: View, constant: int) -> Array:
+    """A constant all of whose numbers are large; empty for any other."""
+    type_, none = view.table.type(constant), np.zeros(0)
+    size = _STEEP.get(type_.dtype)
+    if size is None or not isinstance(type_.elements, int) or not 0 < type_.elements <= _FEW:
+        return none
+    array = view.constant(constant)
+    return none if array is None or not np.all(np.abs(array) >= size) else array.astype(np.float64)
+
+
 def _reaching(view: View, half: bool) -> frozenset[int]:
     """All values from which a way through floats leads to an operator that rounds."""
     found = set(_read_for_places(view))
+    found.update(value for value, _ in _pairs(view))
     if not found and not any(_rounds(view, v, half) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
         return frozenset()
     stack = [v for v in view.table.nodes if v in found or _rounds(view, v, half)]
@@ -130,6 +199,11 @@ def _read_for_places(view: View) -> Iterator[int]:
         places = {**_LOOKED_UP, **_SCALED}.get(node.operator.op_type, ())
         inputs = (node.inputs[k] for k in places if k < len(node.inputs))
         yield from (i for i in inputs if i is not None and i in view.table.nodes and _is_float(view.table.type(i)))
+    for value in view.by_operator.get(Power, ()):  # of a negative number, only a whole exponent gives one
+        exponent = view.table.nodes[value].inputs[1]
+        computed = exponent is not None and exponent in view.table.nodes and exponent not in view.values.constant
+        if exponent is not None and computed and _is_float(view.table.type(exponent)):
+            yield exponent
 
 
 def _read(view: View) -> Mapping[int, Sequence[int]]:
@@ -171,7 +245,9 @@ def rounds(node: Node, result: TensorType) -> bool:
 
 
 def _is_named(name: str) -> bool:
-    return name in _NAMES | _JUMPS or ("Quantize" in name and not name.startswith("Dequantize"))
+    if name in _NAMES | _JUMPS or name.startswith(("QLinear", "QGemm")):
+        return True
+    return "Quantize" in name and not name.startswith("Dequantize")
 
 
 def _is_float(type_: TensorType) -> bool:

@@ -58,6 +58,8 @@ class View:
     tame: dict[int, bool]
     digests: dict[int, bytes | None] = field(default_factory=dict)
     """Of constants that were compared; None for what is too large to be."""
+    steep: dict[int, npt.NDArray[np.float64]] = field(default_factory=dict)
+    """Constants that were looked into, where all of their numbers are large; empty for any other."""
     users: dict[int, dict[int, None]] = field(default_factory=dict)
     """The ids that read each id, in order; one of them may be shared with other views and is copied to be changed."""
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
@@ -75,6 +77,8 @@ class View:
     """By ids that were candidates together, which of them each id is computed from, as bits; what was asked for."""
     rounded: dict[bool, frozenset[int]] = field(default_factory=dict)
     """What reaches an operator that rounds, once that was asked for; whether float16 is among the values that do."""
+    paired: frozenset[int] | None = None
+    """Sums and differences by which numbers are rounded, once that was asked for."""
     _copied: set[int] = field(default_factory=set)
     """Ids whose readers are this view's own."""
 
@@ -114,6 +118,7 @@ class View:
             memo={},
             tame=self.tame,
             digests=self.digests,
+            steep=self.steep,
             watch=self.watch,
             rounding=self.rounding,
             users=dict(self.users),
@@ -133,6 +138,7 @@ class View:
             memo=self.memo,
             tame=self.tame,
             digests=self.digests,
+            steep=self.steep,
             watch=self.watch,
             rounding=self.rounding,
             unsought=self.unsought,

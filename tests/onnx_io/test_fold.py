@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from taso_py.errors import TooLateError, TypingError
 from taso_py.graph.sizes import element_variables
 from taso_py.graph.types import TensorType
-from taso_py.onnx_io import fold
+from taso_py.onnx_io import fold, steps
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.ops.meaning import Operand, add, total
 from tests.helpers.graphs import model
@@ -114,8 +114,8 @@ def test_what_depends_on_the_index_around_it_counts_each_time() -> None:
     reading = Operand(0, x)
     dependent = total(5, lambda k: total(7, lambda m: reading[(k, m)]))
     apart = total(5, lambda k: add(reading[(k, i[1])], total(7, lambda m: reading[(i[0], m)])))
-    assert [n for n, _ in fold._loops(dependent)[0]] == [35]
-    assert sorted(n for n, _ in fold._loops(apart)[0]) == [5, 7]
+    assert [n for n, _ in steps.loops(dependent)[0]] == [35]
+    assert sorted(n for n, _ in steps.loops(apart)[0]) == [5, 7]
 
 
 # Of float16 the bits are written: a third, and 3.
