@@ -11,9 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from taso_py.errors import TooLateError, TypingError
 from taso_py.graph.sizes import element_variables
+from taso_py.graph.table import Opaque
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io import fold, steps
 from taso_py.onnx_io.load import Loaded, load
+from taso_py.ops.constants import Fill
 from taso_py.ops.meaning import Operand, add, total
 from tests.helpers.graphs import model
 
@@ -146,3 +148,35 @@ def test_whole_numbers_that_onnx_runtime_decides_are_left_to_it(constants: str, 
 def test_whole_numbers_that_are_determined_are_folded(constants: str, steps: str, expected: int) -> None:
     loaded = load(model(f"agraph () => (uint8 y) <{constants}> {{ {steps} }}"))
     assert loaded.folder.held(loaded.ids["y"], loaded.table.nodes) == expected
+
+
+def test_a_sum_with_a_large_number_rounds_as_in_float32() -> None:
+    proto = model(
+        """agraph (float[4] x) => (float[4] y) {
+        k = Constant<value_floats = [0.3, 1.2, 2.4, 3.7]>() m = Constant<value_float = 12582912.0>()
+        a = Add(k, m) b = Sub(a, m) y = Mul(x, b) }"""
+    )
+    loaded = load(proto)
+    assert loaded.folder.value(loaded.ids["b"], loaded.table.nodes).tolist() == [0, 1, 2, 4]
+
+
+def test_powers_of_integers_beyond_float64_are_left_alone() -> None:
+    proto = model(
+        """agraph (int64[2] x) => (int64[2] y) {
+        k = Constant<value_ints = [94906267, 3]>() two = Constant<value_int = 2>() p = Pow(k, two) y = Add(x, p) }"""
+    )
+    loaded = load(proto)
+    with pytest.raises(TypingError, match="left to ONNX Runtime"):
+        loaded.folder.value(loaded.ids["p"], loaded.table.nodes)
+
+
+def test_both_zeros_are_told_apart() -> None:
+    proto = model(
+        """agraph (float[4] x) => (float[4] y, float[4] z) {
+        n = Constant<value_ints = [4]>()
+        a = ConstantOfShape<value = float[1] {-0.0}>(n) b = ConstantOfShape<value = float[1] {0.0}>(n)
+        y = Mul(x, a) z = Mul(x, b) }"""
+    )
+    loaded = load(proto)
+    assert isinstance(loaded.table.nodes[loaded.ids["a"]].operator, Opaque)
+    assert isinstance(loaded.table.nodes[loaded.ids["b"]].operator, Fill)

@@ -71,6 +71,16 @@ def test_a_loop_is_not_believed_what_its_body_says_of_its_operands() -> None:
     assert sizes is None or not any(isinstance(size, int) for size in sizes)
 
 
+def test_a_loop_is_not_believed_what_its_body_says_of_the_axes() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x) => (float[a,b] y) {
+      n = Constant<value_int = 2>()
+      last, all = Loop (n, , x) <body = b (int64 i, bool go, float[k] v) => (bool on, float[k] w, float[k] o) {
+        on = Identity(go) w = Neg(v) o = Abs(v) }>
+      f = Flatten<axis = 1>(all) y = Relu(f) }""")
+    assert run(proto, {"x": np.ones((2, 3), np.float32)})[0].shape == (2, 6)
+    assert len(sizes_of(proto, "all") or (0,) * 3) == 3
+
+
 def test_a_function_named_like_an_operator_has_no_type_of_that() -> None:
     proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
       agraph (float[2,3] x) => (float[M,N] y) { v = Relu(x) y = Sign(v) }
@@ -122,19 +132,25 @@ UNLIKE = [
     ("float[1,21,1] x", "STFT(x, three, window)", 17),
     ("float[4,3] x", "SequenceAt(parts, three) parts = SplitToSequence<axis = 0, keepdims = 0>(x, one)", 17),
     ("float[4,3] x", "SequenceAt(parts, three) parts = SplitToSequence<axis = 0, keepdims = 0>(x, ones)", 17),
+    ("float[10,3] x", 'Resize<mode = "linear", axes = [1, 0]>(x, , most)', 18),
+    ("float[1,1,4,4] x", 'ConvTranspose<auto_pad="SAME_UPPER", strides=[2,2], output_padding=[1,1]>(x, kernel)', 17),
+    ("float[300] x", "ConstantOfShape(n) s = Shape(x) b = Cast<to = 9>(s) n = Cast<to = 7>(b)", 17),
+    ("float[300] x", "ConstantOfShape(n) s = Shape(x) b = Cast<to = 2>(s) n = Cast<to = 7>(b)", 17),
+    ("float[2] x", "ConstantOfShape(n) p = Mul(large, third) n = Cast<to = 7>(p)", 17),
 ]
 
 
 @pytest.mark.parametrize(("given", "call", "opset"), UNLIKE)
 def test_sizes_are_those_of_onnx_runtime_where_onnx_says_others(given: str, call: str, opset: int) -> None:
-    """Those of what stands behind the node too; a node before it is written behind it."""
+    """Those of what stands behind the node too; nodes before it are written behind it."""
     result, _, before = call.partition(") ")
     node_ = f"{result})" if before else call
     proto = model(
         f"""agraph ({given}) => (float[A] y, float[B] v)
       <int64[1] last = {{-1}}, int64[1] far = {{9223372036854775807}}, int64[1] zero = {{0}}, int64[1] back = {{-1}},
        int64[2] sizes = {{6, 8}}, float[2] most = {{1.0, 0.7}}, int64[0] none = {{}}, int64 three = {{3}},
-       int64 one = {{1}}, int64[4] ones = {{1, 1, 1, 1}}, float[8] window = {{1, 1, 1, 1, 1, 1, 1, 1}}>
+       int64 one = {{1}}, int64[4] ones = {{1, 1, 1, 1}}, float[8] window = {{1, 1, 1, 1, 1, 1, 1, 1}},
+       int32[1] large = {{1431655766}}, int32[1] third = {{3}}, float[1,1,1,1] kernel = {{1}}>
       {{ {before} v = {node_} y = Asinh(v) }}""",
         opset=opset,
         slopes=(4, 3),

@@ -50,6 +50,11 @@ def names(result: str, rest: str, element: str = "float") -> set[str]:
         ),
         ("float[N] y", "k = ReduceMax<keepdims = 0>(s) y = Range(c, k, c)"),
         ("float[N] y", "y = Unique(s)"),
+        ("float[2,3] y", "y = Pow(f, s)"),
+        ("float[2,3] y", "y = Acos(s)"),
+        ("bool[2,3] y", "y = IsInf(s)"),
+        ("float[2,3] y", "k = Constant<value_float = 12582912.0>() r = Add(s, k) y = Sub(r, k)"),
+        ("float[2,3] y", "k = Constant<value_float = 8388608.0>() m = Neg(s) r = Sub(k, m) t = Relu(f) y = Sub(r, k)"),
         ("string[2,3] y", "y = Cast<to = 8>(s)"),
         ("float[N,M] y", "v = Constant<value_floats = [1.0, 0.0, 0.0]>() m = MatMul(s, v) y = Resize(f, , m)"),
         (
@@ -128,3 +133,41 @@ def test_a_body_that_casts_to_few_numbers_rounds(to: str, rounds: bool) -> None:
     call = helper.make_node("F", ["x"], ["y"], domain="local")
     graph = helper.make_graph([call], "g", [], [])
     assert bool(rounding_bodies(helper.make_model(graph, functions=[function]))) == rounds
+
+
+@pytest.mark.parametrize(
+    ("second", "rounds"), [(-12582912.0, True), (-12582911.5, True), (-4.0, False), (12582912.0, True)]
+)
+def test_a_number_by_which_another_is_rounded_is_kept(second: float, rounds: bool) -> None:
+    proto = model(f"""agraph (float[3] x) => (float[3] y) {{
+      k = Constant<value_float = 12582912.0>() m = Constant<value_float = {second}>()
+      r = Add(x, k) y = Add(r, m) }}""")
+    rules, canonical = rewriter(
+        'rule join "Two numbers.": Add(Add(x, a), b) => Add(x, Add(a, b)) when number(a), number(b)'
+    )
+    found = rules.all_matches(view_of(load(proto), canonical))
+    assert any(found.values()) is not rounds
+
+
+@pytest.mark.parametrize(("constant", "rounds"), [(True, False), (False, True)])
+@pytest.mark.parametrize("kind", ["function", "branch"])
+def test_a_body_that_scales_by_what_it_is_given_rounds(kind: str, constant: bool, rounds: bool) -> None:
+    scales = helper.make_node("Constant", [], ["s"], value_floats=[1.0, 2.0]) if constant else None
+    resize = helper.make_node("Resize", ["x", "", "s"], ["y"])
+    nodes = [*([scales] if scales else []), resize]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    s = helper.make_tensor_value_info("s", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("d", 1)]
+    if kind == "function":
+        function = helper.make_function("d", "F", ["x", "s"] if not constant else ["x"], ["y"], nodes, opsets[:1])
+        call = helper.make_node("F", ["x", "s"] if not constant else ["x"], ["y"], domain="d")
+        graph = helper.make_graph([call], "g", [x, s], [y])
+        proto = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
+    else:
+        body = helper.make_graph(nodes, "b", [], [y])
+        c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+        call = helper.make_node("If", ["c"], ["z"], then_branch=body, else_branch=body)
+        z = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+        proto = helper.make_model(helper.make_graph([call], "g", [x, s, c], [z]), opset_imports=opsets, ir_version=8)
+    assert bool(rounding_bodies(proto)) is rounds
