@@ -21,8 +21,8 @@ from taso_py.errors import ModelError, WorkerError
 
 _DRAWS = 4
 """Runs of the original beside each set of inputs."""
-_STEPS = 32
-"""Units in the last place by which an input is moved: a sum of a thousand products is off by as much."""
+_STEPS = 8
+"""Units in the last place by which an input is moved: sums of hundreds of products are off by as much."""
 _AMPLIFIED = 2.0
 """Times as far as the original moves that a rewrite may."""
 _COMPARED = 0.9
