@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
-from taso_py.check.reading import Readers, find_roles, last_first, readers_of
+from taso_py.check.reading import Readers, find_roles, known_values, last_first, readers_of
 from taso_py.check.roles import Role
 from taso_py.errors import ModelError, UnfedInputError
 from taso_py.onnx_io.functions import inlined
@@ -60,6 +60,8 @@ class InputSpec:
     bounds: tuple[Dim, ...] = ()
     role: Role | None = None
     """What a node takes it for, where that decides which values are legal."""
+    words: tuple[str | int, ...] = ()
+    """What the nodes that read it know: categories, keys of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,18 @@ def _specified(
         bounds = _bounds(readers, known, [value.name for value in inputs])
         specs = [InputSpec(value.name, *_describe(value), bounds.get(value.name, ())) for value in inputs]
         roles = find_roles({spec.name: spec.element in _INTEGERS for spec in specs}, readers, known)
-        return tuple(replace(spec, role=roles[spec.name]) for spec in specs)
+        return tuple(replace(spec, role=roles[spec.name], words=_words(spec, readers)) for spec in specs)
 
     specs = found(shapes)
     return found({**inferred(), **shapes}) if any(_is_open(spec) for spec in specs) else specs
+
+
+def _words(spec: InputSpec, readers: Readers) -> tuple[str | int, ...]:
+    import onnx
+
+    if spec.element not in _INTEGERS | {onnx.TensorProto.STRING}:
+        return ()
+    return known_values(spec.name, readers, text=spec.element == onnx.TensorProto.STRING)
 
 
 def _is_open(spec: InputSpec) -> bool:

@@ -316,8 +316,11 @@ class _Trials:
                 continue
             if spec.dims is None and spec.name not in self.given:
                 found.append(_Change("rank", spec.name))
-            elif spec.role is not None or is_discrete(spec):  # floats are free, unless some node takes them for sizes
+            elif spec.role is not None or is_discrete(spec):
                 found.append(_Change("input", spec.name))
+        # Floats are free, unless some node takes them for sizes or indices in the end.
+        free = (spec for spec in near if spec.name not in self.overrides and spec.kind == "tensor")
+        found += [_Change("input", spec.name) for spec in free if spec.dims is not None]
         return list(dict.fromkeys(found))
 
     def _proposed(self, place: _Change, fit: Fit, hints: list[int], shapes: Sequence[Shape]) -> Sequence[Any]:
@@ -332,8 +335,10 @@ class _Trials:
         now = make_feeds([spec], assignment, seed=self.seed)[spec.name]
         if now.size == 0 or now.dtype.kind in "OSU":
             return ()
-        if now.size > LONGEST:
-            return [(float(number),) for number in dict.fromkeys((0, 1, *hints))]
+        if now.size > LONGEST or not (spec.role is not None or is_discrete(spec)):
+            first = float(now.flat[0])
+            moved = (first + a - b for a, b in permutations(hints[:6], 2)) if is_discrete(spec) else ()
+            return [(float(number),) for number in dict.fromkeys((0, 1, *hints, *(-h for h in hints), *moved))]
         role = spec.role or _NOTHING
         data = operand_shape(role, assignment)
         return other_values(role.kind, tuple(map(float, now.reshape(-1))), data, hints)

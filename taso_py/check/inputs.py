@@ -98,8 +98,12 @@ def _value(spec: InputSpec, assignment: Assignment, fill: Fill, seed: int) -> An
     generator = np.random.default_rng(key)
     bounds = [dim_size(bound, assignment.sizes) for bound in spec.bounds if _is_known(bound, assignment)]
     bound = max(1, min(bounds)) if bounds else 2
-    count = 2 if "sequence" in spec.kind else 1
-    arrays = [_array(_dtype(spec), shape, fill, bound, generator) for _ in range(count)]
+    count = 3 if "sequence" in spec.kind else 1
+    if spec.words:
+        known = np.array(spec.words, _dtype(spec))
+        arrays = [known[generator.integers(0, len(known), shape)] for _ in range(count)]
+    else:
+        arrays = [_array(_dtype(spec), shape, fill, bound, generator) for _ in range(count)]
     return arrays if "sequence" in spec.kind else arrays[0]
 
 

@@ -18,6 +18,13 @@ WHOLE = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatt
 """Operators that hand all values of their first operand on, in their order."""
 
 
+_KEYS = frozenset({
+    "cats_int64s", "cats_strings", "int64_vocabulary", "keys_int64s", "keys_strings", "string_vocabulary",
+})  # fmt: skip
+"""Attributes that list what a node knows of its first operand."""
+_DIGITS = ("0", "1", "2", "7")
+
+
 def readers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
     """For each value the nodes that read it, and at which position."""
     found: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
@@ -25,6 +32,26 @@ def readers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[tuple[onnx.Nod
         for position, name in enumerate(node.input):
             found.setdefault(name, []).append((node, position))
     return found
+
+
+def known_values(name: str, readers: Readers, *, text: bool) -> tuple[str | int, ...]:
+    """What the nodes that read an input, however its values get there, know of; of texts that are cast, digits."""
+    found: dict[str | int, None] = {}
+    for value in last_first([name], lambda value: _handed_on(value, readers)):
+        for node, position in readers.get(value, ()):
+            if position == 0:
+                listed = [a for a in node.attribute if a.name in _KEYS]
+                values = [
+                    k for a in listed for k in ([t.decode(errors="replace") for t in a.strings] if text else a.ints)
+                ]
+                found.update(dict.fromkeys(_DIGITS if text and node.op_type == "Cast" else values))
+    return tuple(found)
+
+
+def _handed_on(value: str, readers: Readers) -> Iterator[str]:
+    for node, position in readers.get(value, ()):
+        if node.op_type in WHOLE and node.op_type != "Cast" and position == 0:
+            yield from (output for output in node.output if output)
 
 
 def find_roles(inputs: Mapping[str, bool], readers: Readers, shapes: Mapping[str, Dims]) -> dict[str, Role | None]:

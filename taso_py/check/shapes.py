@@ -98,7 +98,9 @@ def _settle(inputs: Sequence[InputSpec], sizes: dict[str, int], free: Set[str]) 
         symbols = [symbol for symbol in _names(dim) if symbol in free]
         larger = ({symbol: sizes[symbol] << k for symbol in symbols} for k in range(_DOUBLINGS))
         smaller = ({symbol: sizes[symbol] >> k for symbol in symbols} for k in range(_DOUBLINGS))
-        sizes.update(next((tried for tried in chain(larger, smaller) if _is_size(dim, {**sizes, **tried})), {}))
+        # Of "t - p - 1" no size of both makes anything.
+        single = ({symbol: sizes[symbol] << k} for k in range(2, _DOUBLINGS) for symbol in symbols)
+        sizes.update(next((tried for tried in chain(larger, smaller, single) if _is_size(dim, {**sizes, **tried})), {}))
 
 
 def _are_sizes(inputs: Sequence[InputSpec], sizes: Mapping[str, int]) -> bool:

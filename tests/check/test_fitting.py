@@ -185,3 +185,31 @@ def test_elements_that_should_be_as_many_are_found_on_small_inputs() -> None:
 def test_what_a_size_becomes_for_a_shape_to_have_as_many_elements() -> None:
     assert scaled(128, [(1, 32, 128), (1, 128, 16, 16)]) == [1024, 16]
     assert scaled(5, [(2, 3), (3, 2), (0, 4), (7,)]) == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body"),
+    [
+        ("string[3] t", "y = Cast<to = 1>(t)"),
+        ("string[3] t", "u = Identity(t) y = Cast<to = 7>(u)"),
+        ("int64[2] t", "y = ai.onnx.ml.OneHotEncoder<cats_int64s = [1000, 2000], zeros = 0>(t)"),
+        ("string[2] t", 'y = ai.onnx.ml.OneHotEncoder<cats_strings = ["red", "blue"], zeros = 0>(t)'),
+        ("seq(float[2,3]) t", "k = Constant<value_int = 2>() y = SequenceAt(t, k)"),
+        ("int64[1,16] t", "o = Constant<value_int = 1000>() i = Sub(t, o) w = Constant<value_floats = [1.0]>() "
+         "y = Gather(w, i)"),
+        ("float[256] t", "i = Cast<to = 7>(t) w = Constant<value_floats = [1.0, 2.0]>() y = Gather(w, i)"),
+        ("float[T,4] t, float[P,4] u, float[\"T - P - 1\",4] v", "y = Concat<axis = 0>(t, u, v)"),
+    ],
+)  # fmt: skip
+def test_values_that_a_model_knows_and_values_of_few_kinds_are_found(worker: Worker, inputs: str, body: str) -> None:
+    header = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>'
+    named = inputs.replace('"T - P - 1"', "V")
+    model = onnx.parser.parse_model(f"{header} g ({named}) => (float y) {{ {body} }}")
+    if named != inputs:
+        model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = "T - P - 1"
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    if "to = 7>(u)" in body:
+        model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    fit = found(worker, model)
+    assert fit is not None
+    runs(worker, model, fit)
