@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
@@ -60,6 +60,7 @@ class InputSpec:
     bounds: tuple[Dim, ...] = ()
     role: Role | None = None
     """What a node takes it for, where that decides which values are legal."""
+    _: KW_ONLY
     words: tuple[str | int, ...] = ()
     """What the nodes that read it know: categories, keys of a table."""
 
