@@ -107,8 +107,8 @@ def _is_rounding(node: onnx.NodeProto, fixed: Set[str]) -> bool:
     """As `rounds` has it; what a Cast is from is not known here.  ``fixed``: what constants hold."""
     if node.op_type == "Cast":
         return any(a.name == "to" and a.i not in _fine() for a in node.attribute)
-    scales = [node.input[k] for k in _SCALED.get(node.op_type, ()) if k < len(node.input)]
-    if any(name and name not in fixed for name in scales) or (node.op_type == "Pow" and node.input[1] not in fixed):
+    decisive = {**_SCALED, "Pow": (1,)}.get(node.op_type, ())
+    if any(k < len(node.input) and node.input[k] and node.input[k] not in fixed for k in decisive):
         return True
     return _is_named(node.op_type) or node.op_type in _LOOKED_UP or _reads_the_nearest(node)
 
@@ -177,8 +177,7 @@ def _steep(view: View, constant: int) -> Array:
 
 def _reaching(view: View, half: bool) -> frozenset[int]:
     """All values from which a way through floats leads to an operator that rounds."""
-    found = set(_read_for_places(view))
-    found.update(value for value, _ in _pairs(view))
+    found = {*_read_for_places(view), *(value for value, _ in _pairs(view))}
     if not found and not any(_rounds(view, v, half) for kind in _HOLDERS for v in view.by_operator.get(kind, ())):
         return frozenset()
     stack = [v for v in view.table.nodes if v in found or _rounds(view, v, half)]
