@@ -34,12 +34,11 @@ def test_another_function_does_not(wrong: float) -> None:
     assert not api.check(scores(0.5), scores(0.5, regrouped=True, wrong=wrong)).passed
 
 
-def test_where_nothing_can_be_compared_nothing_passes() -> None:
-    sine = "agraph (float[8,64] x) => (float[8,64] y) {{ k = Constant<value_float = 3e7>() {} y = Sin(a) }}"
-    one = model(sine.format("a = Mul(x, k)"))
-    other = model(
-        sine.format("t = Constant<value_float = 3.0>() m = Mul(x, t) d = Constant<value_float = 1e7>() a = Mul(m, d)")
-    )
+def test_where_hardly_anything_can_be_compared_nothing_passes() -> None:
+    """As far as the last bits of the inputs go, both agree; but that holds of any sine of such numbers."""
+    sine = "agraph (float[8,64] x) => (float[8,64] y) {{ k = Constant<value_float = {}>() {} y = Sin(a) }}"
+    one = model(sine.format("90000.0", "a = Mul(x, k)"))
+    other = model(sine.format("30000.0", "t = Constant<value_float = 3.0>() m = Mul(x, t) a = Mul(m, k)"))
     assert not api.check(one, other).passed
 
 

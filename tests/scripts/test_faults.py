@@ -31,7 +31,7 @@ def test_codes_and_what_is_left_are_findings(subject: Subject, monkeypatch: pyte
         (place.temporary / "left").touch()
         place.out.write_bytes(b"no model")
 
-    monkeypatch.setitem(faults.FAULTS, "cache damaged", (strike, frozenset({99})))  # type: ignore[index]
+    monkeypatch.setattr(faults, "FAULTS", {"cache damaged": (strike, frozenset({99}))})
     ending = disturbed(subject, "cache damaged", 0.1, 0)
     assert {"leaves left", "exit code 4"} <= set(ending.wrong)
     assert "check refuses the output" in ending.wrong
