@@ -1,16 +1,18 @@
 """The parent's side of a worker process.
 
-A crash, a hang or a kill of the child costs the request that met it (``WorkerError``); the next request
-starts a fresh child and opens again what it needs. Not thread-safe: one request at a time.
+A crash or a hang of the child costs the request that met it (``WorkerError``); the next request starts a fresh
+child and opens again what it needs. A child that was killed or refused memory may have suffered from its neighbours,
+so what opens or runs a model is asked of a second one. Not thread-safe: one request at a time.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
+import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -123,7 +125,7 @@ class Worker:
         request = self._request(ref, level, ep, disabled)
         handle = self._next
         self._next += 1
-        self._create(handle, ref, request, timeout)
+        self._twice(lambda: self._create(handle, ref, request, timeout))
         self._opened[handle] = (ref, request)
         return handle
 
@@ -148,12 +150,12 @@ class Worker:
         timeout: float | None = None,
     ) -> Outputs:
         """Outputs by name: arrays, lists of arrays for sequences, None for an empty optional."""
-        session = self._session(handle)
-        request = Run(session, feeds, None if outputs is None else tuple(outputs))
+        wanted = None if outputs is None else tuple(outputs)
         try:
-            return cast(Outputs, self._call(request, timeout))
+            answer = self._twice(lambda: self._call(Run(self._session(handle), feeds, wanted), timeout))
         except ModelError as error:
             raise ModelError(f"{self._name(handle)}: ONNX Runtime cannot run it: {error}") from None
+        return cast(Outputs, answer)
 
     def time_rounds(
         self,
@@ -253,6 +255,16 @@ class Worker:
             child.process.wait()
         child.stderr.close()
 
+    def _twice(self, ask: Callable[[], Any]) -> Any:
+        """What is asked; of a fresh child once more where it failed for a reason that need not be the model's."""
+        try:
+            return ask()
+        except (ModelError, WorkerError) as error:
+            if _NEIGHBOURS.search(str(error)) is None:
+                raise
+            self._kill()
+            return ask()
+
     def _session(self, handle: int) -> int:
         """The child's number for a handle, opened again when the child that knew it is gone."""
         if handle not in self._opened:
@@ -344,6 +356,9 @@ class Worker:
         self.restarts += 1
         return f"worker died ({ending(code)}) during {doing}; it is restarted for the next request{tail}"
 
+
+_NEIGHBOURS = re.compile(r"bad_alloc|bad allocation|allocate memory|Unable to allocate|MemoryError|\(SIGKILL\)")
+"""How ONNX Runtime, C++, NumPy and Python say that they were refused memory, and how a system without any ends one."""
 
 _ERRORS: dict[str, type[ModelError | RuntimeMissingError | WorkerError]] = {
     "ModelError": ModelError,

@@ -63,14 +63,23 @@ def doubted(node: onnx.NodeProto, facts: Facts) -> bool:
 
 
 def miscounted(node: onnx.NodeProto, facts: Facts) -> bool:
-    """Whether the numbers that a node computes may be others than the inference follows, for which all are int64.
+    """Whether the numbers that a node computes may be others than the inference follows.
 
-    It hands sizes through any Cast as they are, and adds and multiplies what wraps elsewhere.
+    It takes them all for int64: it hands sizes through any Cast as they are, and adds and multiplies what wraps
+    elsewhere.  It takes a matrix for a list as well, of which row 1 is the second number, and a start of Slice that it
+    does not know for 0.
     """
-    if node.domain not in DEFAULT_DOMAINS or node.op_type not in _COUNTED:
+    if node.domain not in DEFAULT_DOMAINS or node.op_type not in _FOLLOWED:
         return False
-    types = {facts.element(name) for name in (*node.input, *node.output) if name}
-    return bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
+    if node.op_type in _COUNTED:
+        types = {facts.element(name) for name in (*node.input, *node.output) if name}
+        return bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
+    if not node.input or not node.output or facts.element(node.input[0]) in _FLOATS:
+        return False
+    if node.op_type == "Slice" and any(name and name not in facts.constants for name in node.input[1:]):
+        return True
+    given, made = facts.dims(node.input[0]), facts.dims(node.output[0])
+    return (given is None or len(given) < 2) and (made is None or len(made) > 1)
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto:
@@ -113,8 +122,9 @@ def _rounds_a_size(node: onnx.NodeProto, facts: Facts) -> bool:
     """ONNX's inference does not find negative axes of Resize, and computes sizes in more than float32."""
     if _attribute(node, "axes").ints or _attribute(node, "keep_aspect_ratio_policy").s not in (b"", b"stretch"):
         return True
-    name = node.input[2] if len(node.input) > 2 else node.input[-1]
-    scales, dims = facts.array(name), facts.dims(node.input[0])
+    written, name = _attribute(node, "scales").floats, node.input[min(2, len(node.input) - 1)]
+    scales = np.array(written, np.float32) if len(node.input) == 1 else facts.array(name)
+    dims = facts.dims(node.input[0])
     if scales is None or scales.dtype.kind != "f" or dims is None:
         return False
     if scales.size != len(dims):
@@ -140,6 +150,11 @@ def _drops_no_axis(node: onnx.NodeProto, facts: Facts) -> bool:
 def _drops_the_axis(node: onnx.NodeProto, _facts: Facts) -> bool:
     """Lengths that are given keep the axis, says ONNX; ONNX Runtime drops it where it is told to."""
     return len(node.input) > 1 and bool(node.input[1]) and any(a.name == "keepdims" and not a.i for a in node.attribute)
+
+
+def _is_of_other_length(node: onnx.NodeProto, facts: Facts) -> bool:
+    """Where a length is computed, the name of the signal's own is left to the result of DFT."""
+    return len(node.input) > 1 and bool(node.input[1]) and facts.array(node.input[1]) is None
 
 
 def _is_one_sided(node: onnx.NodeProto, _facts: Facts) -> bool:
@@ -192,6 +207,7 @@ def _may_differ(sizes: Sequence[int | str | None]) -> bool:
 _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
     "AveragePool": _slides_further,
     "ConvTranspose": _adds_where_it_pads,
+    "DFT": _is_of_other_length,
     "Einsum": _broadcasts,
     "LpPool": _slides_further,
     "MaxPool": _slides_further,
@@ -206,7 +222,9 @@ _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
     "Upsample": _rounds_a_size,
 }
 _COUNTED = frozenset({"Add", "Cast", "Div", "Mul", "Sub"})
-"""Operators of numbers that the inference follows, as far as it does."""
+"""Operators of numbers that the inference follows as far as they are sizes."""
+_FOLLOWED = _COUNTED | {"Concat", "Gather", "Slice", "Unsqueeze"}
+"""All whose numbers it follows to others, or to a matrix."""
 _FLOATS = frozenset(
     {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 )

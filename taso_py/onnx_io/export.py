@@ -256,11 +256,17 @@ class _Export:
 
     def _drop_initializers(self) -> None:
         """Those that the original used and nothing uses any more."""
-        captured = {name for node in self.order for name in captured_names(node)}
+        named = {name for node in self.order for name in captured_names(node)} | set(self._quantised_by())
         for name, value in list(self.graph.initializers.items()):
-            needed = value.uses() or value.is_graph_input() or value.is_graph_output() or name in captured
+            needed = value.uses() or value.is_graph_input() or value.is_graph_output() or name in named
             if not needed and name in self.loaded.used:
                 self.graph.initializers.pop(name)
+
+    def _quantised_by(self) -> Iterator[str]:
+        """Scales and zero points that the graph's annotations give for its values."""
+        made = (output for node in self.order for output in node.outputs)
+        for value in (*self.graph.inputs, *self.graph.initializers.values(), *made):
+            yield from value.meta.get("quant_parameter_tensor_names", {}).values()
 
 
 def _redirect(old: ir.Value, new: ir.Value) -> None:

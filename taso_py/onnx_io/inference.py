@@ -57,8 +57,8 @@ def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
         inputs = {info.name: info.type for info in bare.graph.input}
         facts = Facts({**found, **inputs}, _constants(bare.graph))
         nodes = [node for node in bare.graph.node if not found.keys().isdisjoint(node.output)]
-        wrong = [node for node in nodes if doubted(node, facts)]
-        doubts = wrong + [node for node in nodes if miscounted(node, facts)]
+        wrong, other = _doubts(nodes, facts)
+        doubts = wrong + other
         if not doubts:
             return found
         names = list(dict.fromkeys(name for node in doubts for name in node.output if name in found))
@@ -69,6 +69,24 @@ def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
         kept = [node for node in bare.graph.node if free.keys().isdisjoint(node.output)]
         bare.graph.ClearField("node")
         bare.graph.node.extend(kept)
+
+
+def _doubts(nodes: Sequence[onnx.NodeProto], facts: Facts) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Nodes whose sizes are doubted, and others whose numbers are: of these none behind one in doubt, or its own sizes
+    would be."""
+    wrong, miscounting = list[onnx.NodeProto](), list[onnx.NodeProto]()
+    behind = set[str]()
+    for node in nodes:
+        late = not behind.isdisjoint(node.input)
+        if doubted(node, facts):
+            wrong.append(node)
+        elif not miscounted(node, facts):
+            if not late:
+                continue
+        elif not late:
+            miscounting.append(node)
+        behind.update(node.output)
+    return wrong, miscounting
 
 
 def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
@@ -140,8 +158,13 @@ def _forget_defaults(bare: onnx.ModelProto, freeze: bool) -> None:
 
 
 def _forget_negative(graph: onnx.GraphProto) -> None:
-    """Sizes below 0 of inputs: ONNX Runtime takes them for unknown, and onnx's inference dies of some."""
+    """Sizes below 0 of inputs: ONNX Runtime takes them for unknown, and onnx's inference dies of some.
+
+    Those of the elements of a sequence as well: each element may have its own, and nobody asks.
+    """
     for value in graph.input:
+        if not value.type.HasField("tensor_type"):
+            value.type.CopyFrom(without_sizes(value.type))
         for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
             if dim.dim_value < 0:
                 dim.ClearField("dim_value")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -9,12 +10,21 @@ import numpy as np
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
 from taso_py.onnx_io.kernels import computable
-from taso_py.ops.algebra import Algebra
+from taso_py.ops.algebra import Algebra, algebra
 from taso_py.ops.constants import represents
+from taso_py.ops.normalization import SoftmaxFamily
 from taso_py.ops.operator import Operator
 from taso_py.rules.element_types import HELD
 from taso_py.rules.unify import Binding
 from taso_py.search.view import View
+
+_ADDED: Mapping[str, tuple[int, ...]] = {
+    "Add": (0, 1), "Sub": (0, 1), "Sum": (), "BatchNormalization": (2, 3), "Conv": (2,), "ConvTranspose": (2,),
+    "Gemm": (2,), "GroupNormalization": (2,), "InstanceNormalization": (2,), "LayerNormalization": (2,),
+}  # fmt: skip
+"""Operators, and which of their operands they add to what they compute, or take from it."""
+_LARGE: Mapping[str, float] = {"bfloat16": 2.0**3, "float16": 2.0**4, "float32": 2.0**10, "float64": 2.0**30}
+"""By element type: a number that is added may cancel, and its error then stands beside a result of about 1."""
 
 
 def is_number(view: View, value: int, number: float) -> bool:
@@ -45,11 +55,51 @@ def dtypes_allowed(view: View, kinds: Sequence[Algebra], values: Iterable[int]) 
     return all(view.values.types[v].dtype in allowed | {"bool"} for v in values)
 
 
-def constants_tame(view: View, kinds: Sequence[Algebra], binding: Binding) -> bool:
-    """Masks that stand for infinity never take part outside pure data movement."""
-    if all(k == "move" for k in kinds):
-        return True
-    return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant)
+def constants_tame(view: View, binding: Binding, matched: Iterable[tuple[int, Node | None]]) -> bool:
+    """Whether no constant stands for infinity, as those of masks do, and none with a large number in it is added.
+
+    Laws over the reals add it elsewhere: in front of a product or behind it, to another constant, or not at all.  What
+    is added to data far from 0 makes it small again first (a time less an epoch), and is what rounds to whole numbers
+    in x + 12582912 - 12582912.  What masks scores is neither.
+    """
+    return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant) and not any(
+        node is not None and _adds_large(view, node) and not _is_score(view, value) for value, node in matched
+    )
+
+
+def _adds_large(view: View, node: Node) -> bool:
+    if not isinstance(node.operator, Operator) or node.operator.onnx not in _ADDED:
+        return False
+    added = _ADDED[node.operator.onnx] or range(len(node.inputs))
+    given = (node.inputs[k] for k in added if k < len(node.inputs))
+    return any(
+        view.largest(i) > _LARGE.get(view.values.types[i].dtype, math.inf)
+        for i in given
+        if i is not None and i in view.values.constant
+    )
+
+
+def _is_score(view: View, value: int) -> bool:
+    """Whether nothing but Softmax reads a value, moved as it may be."""
+    waiting, seen = [value], {value}
+    while waiting:
+        users = [user for user in view.users.get(waiting.pop(), {}) if user in view.table.nodes]
+        if not users or not all(_only_moves(view, user) or _is_softmax(view, user) for user in users):
+            return False
+        waiting += [user for user in users if user not in seen and not _is_softmax(view, user)]
+        seen.update(users)
+    return True
+
+
+def _is_softmax(view: View, value: int) -> bool:
+    return isinstance(view.table.nodes[value].operator, SoftmaxFamily)
+
+
+def _only_moves(view: View, value: int) -> bool:
+    node = view.table.nodes[value]
+    if not isinstance(node.operator, Operator):
+        return False
+    return algebra(node.operator, tuple(view.values.types[i] for i in node.inputs if i is not None)) == "move"
 
 
 def _typed(view: View, node: Node) -> bool:

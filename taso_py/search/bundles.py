@@ -21,6 +21,10 @@ class Bundle:
 
 
 BUNDLES: Mapping[str, Bundle] = {
+    "stacks taken apart": Bundle(
+        ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
+        ("sum-over-stack", "sum-over-larger-stack", "sum-over-halves"),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(

@@ -93,7 +93,7 @@ def _in_a_circle(match: Match, node: Node, after: Node | None) -> bool:
 def bare(view: View) -> View:
     """The view of the same table in which no operator is looked through: composites are matched in it."""
     return View(
-        view.table, nothing, view.read_constant, memo={}, tame=view.tame, digests=view.digests, steep=view.steep,
+        view.table, nothing, view.read_constant, memo={}, tame=view.tame, digests=view.digests, tops=view.tops,
         watch=view.watch, rounding=view.rounding,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, product
+from itertools import product
 
 from taso_py.graph.ordering import at_least
 from taso_py.graph.sizes import Expression
@@ -19,7 +19,7 @@ from taso_py.rules.signs import natural_names
 from taso_py.rules.term import Application, Comparison, Membership, Predicate
 from taso_py.rules.unify import Binding, Unbound
 from taso_py.search.acceptance import constants_tame, dtypes_allowed, spellable
-from taso_py.search.rounding import keeps_a_pair, rounded_later
+from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
 
@@ -75,10 +75,11 @@ class Demands:
             for n in right.nodes.values()
         ]
         involved = self._computed(placed, binding, right)
-        if not (dtypes_allowed(view, kinds, involved) and constants_tame(view, kinds, binding)):
+        if not dtypes_allowed(view, kinds, involved):
             return False
-        touched = chain(outputs, (value for value, _ in placed.values()))
-        if not all(k == "move" for k in kinds) and (rounded_later(view, outputs) or keeps_a_pair(view, touched)):
+        if not all(k == "move" for k in kinds) and (
+            not constants_tame(view, binding, placed.values()) or rounded_later(view, outputs)
+        ):
             return False
         return self._proved(placed, right, zip(outputs, built, strict=True), view, binding)
 

@@ -16,7 +16,7 @@ which has 1024 numbers between one power of two and the next, equal ones are no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,7 +40,8 @@ _JUMPS = frozenset({
 })  # fmt: skip
 """Operators that compare with a number, or end at one: what is exactly that is beside it after a rewrite."""
 _LOOKED_UP: Mapping[str, tuple[int, ...]] = {
-    "LabelEncoder": (0,), "MaxRoiPool": (1,), "OneHot": (0, 1), "Range": (0, 1, 2), "RoiAlign": (1,), "Unique": (0,),
+    "CropAndResize": (1,), "LabelEncoder": (0,), "MaxRoiPool": (1,), "OneHot": (0, 1), "Range": (0, 1, 2),
+    "RoiAlign": (1,), "Unique": (0,),
 }  # fmt: skip
 """Operators, and which of their inputs, floats too, say which element is meant, how many there are, which are equal."""
 _SCALED: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2), "Upsample": (1,)}
@@ -52,8 +53,6 @@ _STEEP: Mapping[str, float] = {"bfloat16": 2.0**4, "float16": 2.0**7, "float32":
 """By element type: a number of this size leaves hardly any bit behind the point to what is added to it."""
 _CANCELLED = 2.0**-10
 """Of two numbers that are added one after the other, the part of the first that is left where they cancel."""
-_FEW = 1024
-"""Elements of a constant that is looked into."""
 _Key: TypeAlias = tuple[str, str, str]
 """Domain, name and overload of a function."""
 _OF_SIZES = ("Shape", "Size")
@@ -123,13 +122,6 @@ def rounded_later(view: View, values: Sequence[int]) -> bool:
     return any(v in reaching and _is_float(view.table.type(v)) for v in values)
 
 
-def keeps_a_pair(view: View, values: Iterable[int]) -> bool:
-    """Whether one of the values is the sum or the difference by which a number is rounded."""
-    if view.paired is None:
-        view.paired = frozenset(value for pair in _pairs(view) for value in pair)
-    return bool(view.paired) and not view.paired.isdisjoint(values)
-
-
 def _pairs(view: View) -> Iterator[tuple[int, int]]:
     """Two values of which the first is a sum with a large constant, and the second takes most of that away again."""
     for kind in (Add, Sub):
@@ -146,7 +138,7 @@ def _cancel(shift: Array, back: Array) -> bool:
     """Whether of two numbers little is left, one way or the other, wherever both are known."""
     try:
         left = np.minimum(np.abs(shift + back), np.abs(shift - back))
-        return bool(np.any(left <= _CANCELLED * np.abs(shift)))
+        return bool(np.any((left <= _CANCELLED * np.abs(shift)) & (shift != 0)))
     except ValueError:  # what lies between has other axes than their results
         return False
 
@@ -158,21 +150,17 @@ def _shift(view: View, value: int, added_to: int | None = None) -> Array | None:
         return None
     for other, constant in (node.inputs, node.inputs[::-1]):
         if constant is not None and added_to in (None, other) and other not in view.values.constant:
-            found = view.steep.get(constant)
-            if found is None and constant in view.values.constant:
-                found = view.steep[constant] = _steep(view, constant)
-            return found if found is not None and found.size else None
+            return _steep(view, constant) if constant in view.values.constant else None
     return None
 
 
-def _steep(view: View, constant: int) -> Array:
-    """A constant all of whose numbers are large; empty for any other."""
-    type_, none = view.table.type(constant), np.zeros(0)
-    size = _STEEP.get(type_.dtype)
-    if size is None or not isinstance(type_.elements, int) or not 0 < type_.elements <= _FEW:
-        return none
+def _steep(view: View, constant: int) -> Array | None:
+    """A constant some of whose numbers are large; None for any other."""
+    size = _STEEP.get(view.table.type(constant).dtype)
+    if size is None or view.largest(constant) < size:
+        return None
     array = view.constant(constant)
-    return none if array is None or not np.all(np.abs(array) >= size) else array.astype(np.float64)
+    return None if array is None else array.astype(np.float64)
 
 
 def _reaching(view: View, half: bool) -> frozenset[int]:

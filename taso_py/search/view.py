@@ -6,6 +6,7 @@ and the laws of variable arity give.  Expansions exist only in the view; a rewri
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -58,8 +59,8 @@ class View:
     tame: dict[int, bool]
     digests: dict[int, bytes | None] = field(default_factory=dict)
     """Of constants that were compared; None for what is too large to be."""
-    steep: dict[int, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """Constants that were looked into, where all of their numbers are large; empty for any other."""
+    tops: dict[int, float] = field(default_factory=dict)
+    """The largest magnitudes of constants that were looked into."""
     users: dict[int, dict[int, None]] = field(default_factory=dict)
     """The ids that read each id, in order; one of them may be shared with other views and is copied to be changed."""
     owners: dict[int, tuple[tuple[int, Expansion], ...]] = field(default_factory=dict)
@@ -77,8 +78,6 @@ class View:
     """By ids that were candidates together, which of them each id is computed from, as bits; what was asked for."""
     rounded: dict[bool, frozenset[int]] = field(default_factory=dict)
     """What reaches an operator that rounds, once that was asked for; whether float16 is among the values that do."""
-    paired: frozenset[int] | None = None
-    """Sums and differences by which numbers are rounded, once that was asked for."""
     _copied: set[int] = field(default_factory=set)
     """Ids whose readers are this view's own."""
 
@@ -118,7 +117,7 @@ class View:
             memo={},
             tame=self.tame,
             digests=self.digests,
-            steep=self.steep,
+            tops=self.tops,
             watch=self.watch,
             rounding=self.rounding,
             users=dict(self.users),
@@ -138,7 +137,7 @@ class View:
             memo=self.memo,
             tame=self.tame,
             digests=self.digests,
-            steep=self.steep,
+            tops=self.tops,
             watch=self.watch,
             rounding=self.rounding,
             unsought=self.unsought,
@@ -273,6 +272,13 @@ class View:
             array = self.constant(value) if small else None
             self.digests[value] = None if array is None else sha256(array.tobytes()).digest()
         return self.digests[value]
+
+    def largest(self, value: int) -> float:
+        """The largest magnitude in a constant; inf where that is not folded."""
+        if value not in self.tops:
+            array = self.constant(value)
+            self.tops[value] = math.inf if array is None else float(np.max(np.abs(array), initial=0))
+        return self.tops[value]
 
     def is_tame(self, value: int) -> bool:
         """Whether no source of a constant holds NaN, an infinity, or a number so large that it stands for one."""

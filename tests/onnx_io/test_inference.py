@@ -190,3 +190,66 @@ def test_steps_that_are_damaged_are_unknown() -> None:
     facts = Facts({}, {"s": damaged, "t": onnx.helper.make_tensor("t", TensorProto.INT64, [1], [2])})
     assert doubted(node("Slice", "x a b - s", "y"), facts)
     assert not doubted(node("Slice", "x a b - t", "y"), facts)
+
+
+TABLES = "int64[3] table = {3, 5, 7}, int64[1] three = {3}, int64[1] zero = {0}, int64[1] one = {1}, int64 second = {1}"
+FOLLOWED = [
+    ("float[4] x, int64[1] k", "r = Slice(table, k, three) n = Gather(r, zero)", {"k": [1]}, True),
+    ("float[4] x, int64[1] k", "r = Slice(table, zero, k) m = Shape(r) n = Mul(m, one)", {"k": [2]}, True),
+    ("float[7,5] x", "s = Shape(x) u = Unsqueeze(s, zero) m = Concat<axis = 0>(u, u) r = Gather(m, second) "
+     "n = Gather(r, zero)", {}, True),
+    ("float[7,5] x", "s = Shape(x) n = Gather(s, one)", {}, False),
+    ("float[7,5] x", "s = Shape(x) a = Slice(s, one, three) n = Concat<axis = 0>(a)", {}, False),
+]  # fmt: skip
+"""Inputs, how a size is computed, and whether ONNX's inference follows its numbers to others."""
+
+
+@pytest.mark.parametrize(("given", "nodes", "feeds", "doubtful"), FOLLOWED)
+def test_numbers_that_are_followed_wrongly_are_no_sizes(
+    given: str, nodes: str, feeds: dict[str, list[int]], *, doubtful: bool
+) -> None:
+    proto = model(f"agraph ({given}) => (float[M] y) <{TABLES}> {{ {nodes} v = ConstantOfShape(n) y = Asinh(v) }}")
+    dims = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
+    (made_,) = run(proto, {"x": np.ones(dims, np.float32), **{k: np.array(v) for k, v in feeds.items()}})
+    found = sizes_of(proto, "y")
+    assert found is not None
+    assert found == made_.shape if isinstance(found[0], int) else doubtful
+
+
+def test_the_sizes_of_what_is_behind_a_doubt_are_not_kept() -> None:
+    """The matrix of sizes is followed wrongly, and has a size itself that hangs on a start that nobody knows."""
+    proto = model(f"""agraph (int64[1] k) => (float[M,N] y) <{TABLES}> {{
+      r = Slice(table, k, three) n = Gather(r, zero) v = ConstantOfShape(n) s = Shape(v) u = Unsqueeze(s, zero)
+      t = Expand(u, n) c = Cast<to = 1>(t) y = Asinh(c) }}""")
+    assert not any(isinstance(size, int) and size > 1 for size in sizes_of(proto, "y") or ())
+
+
+def test_a_length_that_is_computed_is_not_that_of_the_signal() -> None:
+    proto = model(
+        """agraph (float[1,N,1] x, float[1,M] w) => (float[1,K,2] y) <int64 one = {1}> {
+      s = Shape(w) n = Gather(s, one) y = DFT(x, n) }""",
+        opset=20,
+    )
+    sizes = sizes_of(proto, "y")
+    assert sizes is not None
+    assert str(sizes[1]) != "N"
+
+
+def test_elements_of_a_sequence_have_sizes_of_their_own() -> None:
+    parts = onnx.helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, ["N", 4])
+    proto = made([node("SequenceAt", "parts last", "p")], [parts, value("x", ["N", 4])], [value("p", ["K", 4])])
+    proto.graph.initializer.append(onnx.helper.make_tensor("last", TensorProto.INT64, [], [1]))
+    sizes = sizes_of(proto, "p")
+    assert sizes is None or "N" not in map(str, sizes)
+
+
+def test_the_scales_of_an_old_upsample_are_those_of_float32() -> None:
+    proto = model(
+        'agraph (int32[1,1,10,4] x) => (int32[1,1,A,B] y) { y = Upsample<mode = "linear", scales = [1.0, 1.0, '
+        "1.3, 1.0]>(x) }",
+        opset=8,
+    )
+    (found,) = run(proto, {"x": np.ones((1, 1, 10, 4), np.int32)})
+    sizes = sizes_of(proto, "y")
+    assert sizes is not None
+    assert not isinstance(sizes[2], int) or sizes[2] == found.shape[2]

@@ -135,18 +135,36 @@ def test_a_body_that_casts_to_few_numbers_rounds(to: str, rounds: bool) -> None:
     assert bool(rounding_bodies(helper.make_model(graph, functions=[function]))) == rounds
 
 
-@pytest.mark.parametrize(
-    ("second", "rounds"), [(-12582912.0, True), (-12582911.5, True), (-4.0, False), (12582912.0, True)]
-)
-def test_a_number_by_which_another_is_rounded_is_kept(second: float, rounds: bool) -> None:
-    proto = model(f"""agraph (float[3] x) => (float[3] y) {{
-      k = Constant<value_float = 12582912.0>() m = Constant<value_float = {second}>()
-      r = Add(x, k) y = Add(r, m) }}""")
-    rules, canonical = rewriter(
-        'rule join "Two numbers.": Add(Add(x, a), b) => Add(x, Add(a, b)) when number(a), number(b)'
-    )
+LARGE = """
+rule join "Two numbers.": Add(Add(x, a), b) => Add(x, Add(a, b)) when constant(a), constant(b)
+rule before "A shift before a product.": MatMul(Sub(x, a), w) => Sub(MatMul(x, w), MatMul(a, w))
+  for x[m, k], a[1, k], w[k, n] when constant(a), constant(w)
+rule mean "A shift before a mean.":
+  ReduceMean(Add(x, c), axes=[0], keepdims=0) => Add(ReduceMean(x, axes=[0], keepdims=0), c)
+  for x[m, n], c[n] when constant(c), m >= 1
+"""
+SHIFTED = [
+    ("k = Constant<value_float = 12582912.0>() m = Neg(k) r = Add(x, k) y = Add(r, m)", 1),
+    ("k = Constant<value_float = 12582912.0>() r = Add(k, x) y = Add(k, r)", 1),
+    ("k = Constant<value_float = 12582912.0>() m = Constant<value_float = 0.5>() r = Sum(x, k) y = Add(r, m)", 1),
+    ("k = Constant<value_floats = [1e9, 0.0, 0.0]>() m = Constant<value_float = 1.0>() r = Add(x, k) y = Add(r, m)", 1),
+    ("k = Constant<value_float = 100.0>() m = Neg(k) r = Add(x, k) y = Add(r, m)", 0),
+    ("r = Sub(x, far) y = MatMul(r, w)", 1),
+    ("r = Sub(x, near) y = MatMul(r, w)", 0),
+    ("k = Constant<value_floats = [0.0, -1.7e9, 0.0]>() r = Add(x, k) y = ReduceMean<axes = [0], keepdims = 0>(r)", 1),
+    ("k = Constant<value_floats = [0.0, -17.0, 0.0]>() r = Add(x, k) y = ReduceMean<axes = [0], keepdims = 0>(r)", 0),
+]
+"""Data less what is large, and numbers by which others are rounded; and whether they stay."""
+
+
+@pytest.mark.parametrize(("nodes", "stays"), SHIFTED)
+def test_a_large_number_is_added_where_it_was(nodes: str, stays: int) -> None:
+    proto = model(f"""agraph (float[4,3] x) => (float[N,M] y)
+      <float[1,3] far = {{1.7e9, 0.0, 0.0}}, float[1,3] near = {{123.0, 116.0, 104.0}},
+       float[3,2] w = {{1.0, 2.0, 3.0, 4.0, 5.0, 6.0}}> {{ {nodes} }}""")
+    rules, canonical = rewriter(LARGE)
     found = rules.all_matches(view_of(load(proto), canonical))
-    assert any(found.values()) is not rounds
+    assert any(found.values()) is not bool(stays)
 
 
 @pytest.mark.parametrize(("constant", "rounds"), [(True, False), (False, True)])
