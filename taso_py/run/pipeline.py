@@ -58,8 +58,7 @@ _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
 _BLOCK_RUNS, _SHORTEST_BLOCK_S, _LONGEST_BLOCK_S = 12, 0.06, 0.25
 """Runs of the original that a block of race and confirmation takes, in seconds between these: models whose blocks are
-short are timed soon after one another, while the machine is the same, and another process spoils less with each visit.
-"""
+short are timed soon after one another, while the machine is the same, and others spoil less with each visit."""
 _CONFIRM_ROUNDS = 15
 _LEAST_RACE = 0.3
 """Part of the time for race and confirmation that the race may have in any case."""
@@ -89,7 +88,7 @@ def optimize(
     progress.update(remaining_s=clock.left())
     library, setting = _prepared(source, options, stop)
     clock.lap("load")
-    clock.leave(writing_seconds(*setting.file_bytes(), clock.phases["load"]))
+    clock.leave(writing_seconds(*setting.file_bytes(), clock.phases["load"], len(setting.loaded.proto.graph.node)))
     with lent(pool, setting.config) as worker:
         job = Run(
             source=source, options=options, setting=setting, library=library, worker=worker, clock=clock,
@@ -152,6 +151,7 @@ def _run(job: Run) -> Result:
     if job.options.race and job.clock.phases["baseline"] < _PROFILE_SHARE * job.options.time_budget_s:
         job.profile = _profiled(job, job.setting.reference, job.setting.loaded.table)
         job.clock.lap("profile")
+    job.clock.share_rest()
     with job.worker.keeping_to(job.patience(1.0)), work_folder() as folder, _checker(job) as checker:
         workshop = _workshop(job, checker, folder)
         try:

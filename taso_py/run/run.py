@@ -33,6 +33,8 @@ MOST_LEFT = 0.3
 """The largest part of the time budget that is left for writing the result."""
 _WRITTEN, _SMALL_BYTES = 3e8, 2**26
 """Bytes a second that are hoped for of a file that is written, flushed and hashed; those that need no planning."""
+_NODE_S = 3e-4
+"""What reading a node takes at least on slow machines."""
 
 
 @dataclass(slots=True)
@@ -43,10 +45,18 @@ class Clock:
     begin: float = field(default_factory=time.monotonic)
     phases: dict[str, float] = field(default_factory=dict)
     _last: float = field(default_factory=time.monotonic)
+    _shared: float | None = None
+    """What was used before there were shares."""
 
     def at(self, share: float) -> float:
-        """The moment when this share of the budget is used up."""
-        return self.begin + share * self.budget
+        """The moment when this share of the budget, less what was used before there were shares, is used up."""
+        before = self._shared or 0.0
+        return self.begin + before + share * (self.budget - before)
+
+    def share_rest(self) -> None:
+        """Shares are those of what is left now: what it took to read and time a model says nothing of the search."""
+        if self._shared is None:
+            self._shared = min(self.elapsed(), self.budget)
 
     def left(self) -> float:
         """Seconds until the budget is used up."""
@@ -153,9 +163,12 @@ class Run:
         return report
 
 
-def writing_seconds(outside: int, inside: int, loading_s: float) -> float:
-    """What writing a model will take: its weights outside its file, and this file, which was read in so long."""
-    read = inside / max(loading_s, 1e-3) if inside >= _SMALL_BYTES else _WRITTEN
+def writing_seconds(outside: int, inside: int, loading_s: float, nodes: int = 0) -> float:
+    """What writing a model will take: its weights outside its file, and this file, which was read in so long.
+
+    Most of that may have gone into taking its nodes apart.
+    """
+    read = inside / max(loading_s - _NODE_S * nodes, 1e-3) if inside >= _SMALL_BYTES else _WRITTEN
     total = outside + inside
     return total / min(_WRITTEN, read) if total >= _SMALL_BYTES else 0.0
 

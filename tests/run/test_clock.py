@@ -20,6 +20,7 @@ def test_writing_takes_as_long_as_its_bytes() -> None:
     assert writing_seconds(0, 10_000, 0.01) == 0
     assert writing_seconds(6 * 10**9, 10_000, 1.0) == pytest.approx(20, rel=0.01)
     assert writing_seconds(0, 2 * 10**9, 1.0) < writing_seconds(0, 2 * 10**9, 60.0)  # a slow disk
+    assert writing_seconds(0, 2 * 10**9, 60.0, nodes=10**5) < writing_seconds(0, 2 * 10**9, 60.0)  # many nodes
 
 
 def test_time_for_writing_is_left_but_never_all() -> None:
@@ -28,6 +29,18 @@ def test_time_for_writing_is_left_but_never_all() -> None:
     assert clock.at(1.0) == clock.begin + 80
     clock.leave(math.inf)
     assert clock.budget == pytest.approx(80 * (1 - MOST_LEFT))
+
+
+def test_shares_are_of_what_reading_the_model_left() -> None:
+    clock = Clock(100.0)
+    clock.begin -= 40
+    clock.share_rest()
+    clock.begin -= 20  # later calls change nothing
+    clock.share_rest()
+    assert clock.at(0.5) == pytest.approx(clock.begin + 70, abs=1)
+    assert clock.at(1.0) == pytest.approx(clock.begin + 100)
+    clock.leave(20.0)
+    assert clock.at(1.0) == pytest.approx(clock.begin + 80)
 
 
 @pytest.mark.parametrize("outside", [False, True])
