@@ -71,15 +71,22 @@ def miscounted(node: onnx.NodeProto, facts: Facts) -> bool:
     """
     if node.domain not in DEFAULT_DOMAINS or node.op_type not in _FOLLOWED:
         return False
+    if not node.input or not node.output:
+        return False
+    given, made = facts.dims(node.input[0]), facts.dims(node.output[0])
     if node.op_type in _COUNTED:
         types = {facts.element(name) for name in (*node.input, *node.output) if name}
-        return bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
-    if not node.input or not node.output or facts.element(node.input[0]) in _FLOATS:
+        return is_list(made) and bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
+    if facts.element(node.input[0]) in _FLOATS:
         return False
     if node.op_type == "Slice" and any(name and name not in facts.constants for name in node.input[1:]):
-        return True
-    given, made = facts.dims(node.input[0]), facts.dims(node.output[0])
-    return (given is None or len(given) < 2) and (made is None or len(made) > 1)
+        return is_list(made)
+    return is_list(given) and (made is None or not is_list(made))
+
+
+def is_list(dims: Dims | None) -> bool:
+    """Whether the inference may follow the numbers of a tensor: of no matrix, unless one is made of a list."""
+    return dims is None or len(dims) < 2
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto:

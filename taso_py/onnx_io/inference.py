@@ -24,6 +24,8 @@ from taso_py.processes.isolated import NoAnswerError, answer
 _LEAST_PATIENCE_S, _NODE_S, _PATIENCE_S = 6.0, 5e-4, 20.0
 """The longest that inference may take: so many seconds, more for each node, and at most so many.  Tens of thousands of
 nodes take it a second, but there are single ones that it never ends with."""
+_PATIENT_TURNS = 3
+"""How often inference begins again so that no size is lost that may yet turn out to be known."""
 _GRAPH_ATTRIBUTES = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
@@ -52,12 +54,14 @@ def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
     it to hold becomes an input as well, of its own sizes.
     """
     free: dict[str, onnx.TypeProto] = {}
+    turns = 0
     while True:
+        turns += 1
         found = {**_inferred(bare, freeze=freeze), **free}
         inputs = {info.name: info.type for info in bare.graph.input}
         facts = Facts({**found, **inputs}, _constants(bare.graph))
         nodes = [node for node in bare.graph.node if not found.keys().isdisjoint(node.output)]
-        wrong, other = _doubts(nodes, facts)
+        wrong, other = _doubts(nodes, facts, patient=turns <= _PATIENT_TURNS)
         doubts = wrong + other
         if not doubts:
             return found
@@ -71,20 +75,27 @@ def _believed(bare: onnx.ModelProto, *, freeze: bool) -> dict[str, onnx.TypeProt
         bare.graph.node.extend(kept)
 
 
-def _doubts(nodes: Sequence[onnx.NodeProto], facts: Facts) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Nodes whose sizes are doubted, and others whose numbers are: of these none behind one in doubt, or its own sizes
-    would be."""
+def _doubts(
+    nodes: Sequence[onnx.NodeProto], facts: Facts, *, patient: bool
+) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Nodes whose sizes are doubted, and others whose numbers are.
+
+    The sizes of a node behind one in doubt are in doubt as well: it waits for the next time, unless it has none to
+    lose, or nobody is ``patient``.
+    """
     wrong, miscounting = list[onnx.NodeProto](), list[onnx.NodeProto]()
     behind = set[str]()
     for node in nodes:
         late = not behind.isdisjoint(node.input)
         if doubted(node, facts):
             wrong.append(node)
-        elif not miscounted(node, facts):
+        elif miscounted(node, facts):
             if not late:
-                continue
+                miscounting.append(node)
+            elif not patient or facts.dims(node.output[0]) == []:
+                wrong.append(node)
         elif not late:
-            miscounting.append(node)
+            continue
         behind.update(node.output)
     return wrong, miscounting
 
