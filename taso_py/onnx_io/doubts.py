@@ -159,6 +159,12 @@ def _drops_the_axis(node: onnx.NodeProto, _facts: Facts) -> bool:
     return len(node.input) > 1 and bool(node.input[1]) and any(a.name == "keepdims" and not a.i for a in node.attribute)
 
 
+def _has_a_free_size(node: onnx.NodeProto, facts: Facts) -> bool:
+    """ONNX's inference of Attention takes a size that is not a number for 0."""
+    dims = [facts.dims(name) for name in node.input if name]
+    return any(found is None or not all(isinstance(size, int) for size in found) for found in dims)
+
+
 def _is_of_other_length(node: onnx.NodeProto, facts: Facts) -> bool:
     """Where a length is computed, the name of the signal's own is left to the result of DFT."""
     return len(node.input) > 1 and bool(node.input[1]) and facts.array(node.input[1]) is None
@@ -212,6 +218,7 @@ def _may_differ(sizes: Sequence[int | str | None]) -> bool:
 
 
 _DOUBTS: Mapping[str, Callable[[onnx.NodeProto, Facts], bool]] = {
+    "Attention": _has_a_free_size,
     "AveragePool": _slides_further,
     "ConvTranspose": _adds_where_it_pads,
     "DFT": _is_of_other_length,

@@ -62,8 +62,10 @@ def constants_tame(view: View, binding: Binding, matched: Iterable[tuple[int, No
     is added to data far from 0 makes it small again first (a time less an epoch), and is what rounds to whole numbers
     in x + 12582912 - 12582912.  What masks scores is neither.
     """
-    return all(view.is_tame(v) for v in binding.tensors.values() if v in view.values.constant) and not any(
-        node is not None and _adds_large(view, node) and not _is_score(view, value) for value, node in matched
+    constant = view.values.constant
+    return all(view.is_tame(v) for v in binding.tensors.values() if v in constant) and not any(
+        node is not None and value not in constant and _adds_large(view, node) and not _is_score(view, value)
+        for value, node in matched
     )
 
 
@@ -99,7 +101,11 @@ def _only_moves(view: View, value: int) -> bool:
     node = view.table.nodes[value]
     if not isinstance(node.operator, Operator):
         return False
-    return algebra(node.operator, tuple(view.values.types[i] for i in node.inputs if i is not None)) == "move"
+    types = tuple(view.values.types[i] for i in node.inputs if i is not None)
+    try:
+        return algebra(node.operator, types) == "move"
+    except RecursionError:  # a thousand operands
+        return False
 
 
 def _typed(view: View, node: Node) -> bool:

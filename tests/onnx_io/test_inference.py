@@ -253,3 +253,16 @@ def test_the_scales_of_an_old_upsample_are_those_of_float32() -> None:
     sizes = sizes_of(proto, "y")
     assert sizes is not None
     assert not isinstance(sizes[2], int) or sizes[2] == found.shape[2]
+
+
+def test_a_name_is_no_size_of_0_to_attention() -> None:
+    """The scores have a column for each key; ONNX's inference counts none where their number has a name."""
+    given = [value("q", [1, 2, 3, 4]), value("k", [1, 2, "S", 4]), value("v", [1, 2, "S", 4])]
+    attention = node("Attention", "q k v", "o")
+    attention.output.extend(["", "", "scores"])
+    proto = made([attention], given, [value("o", None), value("scores", None)], opset=23, ir_version=10)
+    x = np.ones((1, 2, 5, 4), np.float32)
+    found = run(proto, {"q": x[:, :, :3], "k": x, "v": x})
+    for name, array in zip(("o", "scores"), found, strict=True):
+        sizes = sizes_of(proto, name)
+        assert sizes is None or all(a == b for a, b in zip(sizes, array.shape, strict=True) if isinstance(a, int))

@@ -167,6 +167,14 @@ def test_a_large_number_is_added_where_it_was(nodes: str, stays: int) -> None:
     assert any(found.values()) is not bool(stays)
 
 
+def test_a_large_number_may_be_added_before_a_thousand_operands_are_joined() -> None:
+    parts = ", ".join(["r"] * 1200)
+    proto = model(f"""agraph (float[4] x) => (float[N] y) {{
+      k = Constant<value_float = 1e6>() s = Add(x, k) r = Add(s, k) y = Concat<axis = 0>({parts}) }}""")
+    rules, canonical = rewriter(LARGE)
+    assert not any(rules.all_matches(view_of(load(proto), canonical)).values())
+
+
 @pytest.mark.parametrize(("constant", "rounds"), [(True, False), (False, True)])
 @pytest.mark.parametrize("kind", ["function", "branch"])
 def test_a_body_that_scales_by_what_it_is_given_rounds(kind: str, constant: bool, rounds: bool) -> None:
