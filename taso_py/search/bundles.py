@@ -25,9 +25,6 @@ BUNDLES: Mapping[str, Bundle] = {
         ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
         ("sum-over-stack", "sum-over-larger-stack", "sum-over-halves"),
     ),
-    "halves computed apart": Bundle(
-        ("first-of-two-groups", "second-of-two-groups", "relu-slice-reversed", "channels-of-conv"),
-    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(
