@@ -76,15 +76,15 @@ def miscounted(node: onnx.NodeProto, facts: Facts) -> bool:
     given, made = facts.dims(node.input[0]), facts.dims(node.output[0])
     if node.op_type in _COUNTED:
         types = {facts.element(name) for name in (*node.input, *node.output) if name}
-        return is_list(made) and bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
+        return _is_list(made) and bool(types - {onnx.TensorProto.INT64}) and not types <= _FLOATS
     if facts.element(node.input[0]) in _FLOATS:
         return False
     if node.op_type == "Slice" and any(name and name not in facts.constants for name in node.input[1:]):
-        return is_list(made)
-    return is_list(given) and (made is None or not is_list(made))
+        return _is_list(made)
+    return _is_list(given) and (made is None or not _is_list(made))
 
 
-def is_list(dims: Dims | None) -> bool:
+def _is_list(dims: Dims | None) -> bool:
     """Whether the inference may follow the numbers of a tensor: of no matrix, unless one is made of a list."""
     return dims is None or len(dims) < 2
 
