@@ -85,8 +85,13 @@ def _is_score(view: View, value: int) -> bool:
     """Whether nothing but Softmax reads a value, moved as it may be."""
     waiting, seen = [value], {value}
     while waiting:
-        users = [user for user in view.users.get(waiting.pop(), {}) if user in view.table.nodes]
-        if not users or not all(_only_moves(view, user) or _is_softmax(view, user) for user in users):
+        at = waiting.pop()
+        users = [user for user in view.users.get(at, {}) if user in view.table.nodes]
+        if (
+            not users
+            or at in view.table.outputs
+            or not all(_only_moves(view, user) or _is_softmax(view, user) for user in users)
+        ):
             return False
         waiting += [user for user in users if user not in seen and not _is_softmax(view, user)]
         seen.update(users)

@@ -167,6 +167,15 @@ def test_a_large_number_is_added_where_it_was(nodes: str, stays: int) -> None:
     assert any(found.values()) is not bool(stays)
 
 
+@pytest.mark.parametrize(("told", "stays"), [("", False), (", float[4,3] z", True)])
+def test_a_masked_score_is_one_only_where_nobody_else_reads_it(told: str, *, stays: bool) -> None:
+    proto = model(f"""agraph (float[4,3] x) => (float[4,3] y{told}) <float[3] mask = {{0.0, -1e6, 0.0}}> {{
+      k = Constant<value_float = 1.0>() r = Add(x, k) z = Add(r, mask) y = Softmax(z) }}""")
+    rules, canonical = rewriter(LARGE)
+    found = rules.all_matches(view_of(load(proto), canonical))
+    assert any(found.values()) is not stays
+
+
 def test_a_large_number_may_be_added_before_a_thousand_operands_are_joined() -> None:
     parts = ", ".join(["r"] * 1200)
     proto = model(f"""agraph (float[4] x) => (float[N] y) {{
