@@ -271,10 +271,10 @@ def _determined(operator: Operator, types: Sequence[TensorType]) -> bool:
     half = any(t.dtype == "float16" for t in types)
     if (operator.onnx in _ROUNDED_ONCE and not half) or all(t.dtype in WHOLE for t in types):
         return True
-    return _moves(operator, types)
+    return moves(operator, types)
 
 
-def _moves(operator: Operator, types: Sequence[TensorType]) -> bool:
+def moves(operator: Operator, types: Sequence[TensorType]) -> bool:
     """Whether every element of the result is one of an operand's."""
     try:
         return algebra(operator, tuple(types)) == "move"
@@ -315,7 +315,7 @@ def _require_foldable(operator: Operator, types: Sequence[TensorType]) -> None:
     """`TypingError` when the value is symbolic in size or takes too much memory or time to compute here."""
     if bytes_of(operator, types) > MAXIMAL_BYTES:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} is too large to fold")
-    if any(t.dtype == "uint64" for t in types) and not _moves(operator, types):
+    if any(t.dtype == "uint64" for t in types) and not moves(operator, types):
         raise TypingError(f"{operator} of uint64 is left to ONNX Runtime: 63 bits and a sign are computed here")
     if not has_kernel(operator, types) and steps(operator, tuple(types)) > MAXIMAL_STEPS:
         raise TypingError(f"{operator} of {', '.join(map(str, types))} takes too long to fold")

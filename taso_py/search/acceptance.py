@@ -9,8 +9,9 @@ import numpy as np
 
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
+from taso_py.onnx_io.fold import moves
 from taso_py.onnx_io.kernels import computable
-from taso_py.ops.algebra import Algebra, algebra
+from taso_py.ops.algebra import Algebra
 from taso_py.ops.constants import represents
 from taso_py.ops.normalization import SoftmaxFamily
 from taso_py.ops.operator import Operator
@@ -106,11 +107,7 @@ def _only_moves(view: View, value: int) -> bool:
     node = view.table.nodes[value]
     if not isinstance(node.operator, Operator):
         return False
-    types = tuple(view.values.types[i] for i in node.inputs if i is not None)
-    try:
-        return algebra(node.operator, types) == "move"
-    except RecursionError:  # a thousand operands
-        return False
+    return moves(node.operator, [view.values.types[i] for i in node.inputs if i is not None])
 
 
 def _typed(view: View, node: Node) -> bool:
