@@ -19,7 +19,7 @@ from taso_py.graph.table import Node, Values
 from taso_py.graph.types import INTEGERS, TensorType
 from taso_py.onnx_io.read import content
 from taso_py.onnx_io.steps import LEAST_WORK, MAXIMAL_STEPS, bytes_of, has_kernel, steps, work
-from taso_py.ops.algebra import algebra
+from taso_py.ops.algebra import moves
 from taso_py.ops.comparison import Cast
 from taso_py.ops.elementwise import Add, Power, Sub
 from taso_py.ops.numeric import evaluate
@@ -272,14 +272,6 @@ def _determined(operator: Operator, types: Sequence[TensorType]) -> bool:
     if (operator.onnx in _ROUNDED_ONCE and not half) or all(t.dtype in WHOLE for t in types):
         return True
     return moves(operator, types)
-
-
-def moves(operator: Operator, types: Sequence[TensorType]) -> bool:
-    """Whether every element of the result is one of an operand's."""
-    try:
-        return algebra(operator, tuple(types)) == "move"
-    except RecursionError:  # the meaning of a thousand operands is as deep
-        return False
 
 
 def _held_by(floats: Array, dtype: str) -> bool:

@@ -28,6 +28,14 @@ def algebra(operator: Operator, types: tuple[TensorType, ...]) -> Algebra:
         return _kind(operator.element(views, tuple(s.size for s in element_variables(rank))))
 
 
+def moves(operator: Operator, types: Sequence[TensorType]) -> bool:
+    """Whether every element of the result is one of an operand's, or a constant."""
+    try:
+        return algebra(operator, tuple(types)) == "move"
+    except RecursionError:  # the meaning of a thousand operands is as deep
+        return False
+
+
 def _kind(expression: Scalar) -> Algebra:
     match expression:
         case Read() | Integer():

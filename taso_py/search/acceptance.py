@@ -9,9 +9,8 @@ import numpy as np
 
 from taso_py.graph.table import Node
 from taso_py.graph.types import FLOATS, INTEGERS
-from taso_py.onnx_io.fold import moves
 from taso_py.onnx_io.kernels import computable
-from taso_py.ops.algebra import Algebra
+from taso_py.ops.algebra import Algebra, moves
 from taso_py.ops.constants import represents
 from taso_py.ops.normalization import SoftmaxFamily
 from taso_py.ops.operator import Operator

@@ -118,6 +118,18 @@ FALSE = {
     "groups in the other order": """
       Reshape(Reshape(x, shape=[c, g]), shape=[g, c]) => Transpose(Reshape(x, shape=[c, g]), perm=[1, 0])
       for x[(g c)]""",
+    "two of the last": """
+      ReduceSum(Concat(x, y, axis=0), axes=[0], keepdims=0)
+      => Add(ReduceSum(x, axes=[0], keepdims=0), Squeeze(Slice(y, axes=[0], starts=[0], ends=[1], steps=[1]), axes=[0]))
+      for x[m, *b], y[2, *b]""",
+    "first instead of last": """
+      ReduceSum(Concat(x, Unsqueeze(y, axes=[0]), axis=0), axes=[0], keepdims=0)
+      => Add(ReduceSum(x, axes=[0], keepdims=0),
+             Squeeze(Slice(x, axes=[0], starts=[0], ends=[1], steps=[1]), axes=[0]))
+      for x[m, *b], y[*b]""",
+    "last counted as many": """
+      ReduceSum(Concat(x, Unsqueeze(y, axes=[0]), axis=0), axes=[0], keepdims=0)
+      => Add(ReduceSum(x, axes=[0], keepdims=0), Add(y, y)) for x[m, *b], y[*b]""",
 }
 """Each is what a prover that forgets guards, domains, signs or orders would prove."""
 
@@ -182,6 +194,12 @@ TRUE = {
       ReduceMean(Concat(x, y, axis=0), axes=[0], keepdims=0)
       => Mul(Add(ReduceMean(x, axes=[0], keepdims=0), ReduceMean(y, axes=[0], keepdims=0)), 0.5)
       for x[m, k], y[m, k]""",
+    "last of a sum": """
+      ReduceSum(Concat(x, Unsqueeze(y, axes=[rank(a)]), axis=rank(a)), axes=[rank(a)], keepdims=0)
+      => Add(ReduceSum(x, axes=[rank(a)], keepdims=0), y) for x[*a, m, *b], y[*a, *b]""",
+    "first of a sum": """
+      ReduceSum(Concat(y, x, axis=0), axes=[0], keepdims=0)
+      => Add(Squeeze(y, axes=[0]), ReduceSum(x, axes=[0], keepdims=0)) for x[m, *b], y[1, *b]""",
     "softmax of equals": "Softmax(Add(x, c), axis=0) => Softmax(x, axis=0) for x[n], c[1]",
 }
 

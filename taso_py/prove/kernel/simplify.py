@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from taso_py.graph.sizes import Expression, Role, Size, Symbol, symbols
-from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, ordered, replaced
+from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, between, ordered, replaced
 from taso_py.prove.kernel.attempt import Unprovable, current
 from taso_py.prove.kernel.normal import (
     ONE,
@@ -95,7 +95,7 @@ def _tidied(term: Term, inner: Context) -> Term | None:
             guards.append(g)
     if any(g.negated in guards for g in guards):
         return None
-    guards = _pinned(guards)
+    guards = _pinned(guards, term.bound)
     same = _equal_places(guards)
     factors = tuple(
         Factor(f.head, tuple(tidied(replaced(i, same), inner) for i in f.index), f.power) for f in term.factors
@@ -122,12 +122,13 @@ def _equal_places(guards: Iterable[Guard]) -> dict[Symbol, Size]:
     return {}
 
 
-def _pinned(guards: Sequence[Guard]) -> list[Guard]:
-    """a >= 0 and -a >= 0 as a == 0."""
+def _pinned(guards: Sequence[Guard], bound: Iterable[tuple[Symbol, Size]]) -> list[Guard]:
+    """a >= 0 and -a >= 0 as a == 0; one of both may be an end of a bound variable's range."""
     values = {g.value for g in guards if g.kind == ">="}
-    both = sorted((v for v in values if -v in values), key=str)
+    ends = {g.value for name, extent in bound for g in between(name.size, extent)}
+    both = sorted((v for v in values if -v in values or -v in ends), key=str)
     kept = [g for g in guards if g.kind != ">=" or g.value not in both]
-    return [*kept, *(Guard(v, "==") for v in both if str(v) <= str(-v))]
+    return [*kept, *(Guard(v, "==") for v in both if -v not in values or str(v) <= str(-v))]
 
 
 def split_range(term: Term, name: Symbol, divisor: Size) -> Term:
