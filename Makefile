@@ -38,7 +38,7 @@ demo: $(STAMP)  ## optimise NasRNN and MobileOne-S0, built in code; results in d
 	$(BIN)/python -m scripts.bench.demo
 
 test: $(STAMP)  ## run every test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all:  ## run every test under each Python 3.11 to 3.13 found on this machine
 	@scripts/test_all.sh $(JOBS)

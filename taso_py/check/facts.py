@@ -17,6 +17,7 @@ from taso_py.check.roles import Role
 from taso_py.errors import ModelError, UnfedInputError
 from taso_py.onnx_io.functions import inlined
 from taso_py.onnx_io.inference import types_of_all
+from taso_py.onnx_io.onnx_types import size_name
 
 if TYPE_CHECKING:
     import onnx
@@ -208,7 +209,7 @@ def _describe(value: onnx.ValueInfoProto) -> tuple[Kind, int, tuple[Dim, ...] | 
         return name, tensor.elem_type, None
     dims = [
         # ONNX Runtime takes a negative size for an unknown one.
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or f"{value.name}[{axis}]"
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else size_name(dim) or f"{value.name}[{axis}]"
         for axis, dim in enumerate(tensor.shape.dim)
     ]
     return name, tensor.elem_type, tuple(dims)

@@ -102,8 +102,14 @@ def _slices_back(node: onnx.NodeProto, facts: Facts) -> bool:
 
 
 def _slides_further(node: onnx.NodeProto, facts: Facts) -> bool:
-    """ONNX Runtime leaves dilations aside where it pads to keep the size, and no window begins behind what it pads."""
-    if _attribute(node, "auto_pad").s.startswith(b"SAME") and any(d != 1 for d in _attribute(node, "dilations").ints):
+    """Where a mode says how to pad ONNX Runtime leaves the pads aside; where it is to keep the size, dilations too.
+
+    No window begins behind what it pads.
+    """
+    mode = _attribute(node, "auto_pad").s
+    if mode not in (b"", b"NOTSET") and _attribute(node, "pads").ints:
+        return True
+    if mode.startswith(b"SAME") and any(d != 1 for d in _attribute(node, "dilations").ints):
         return True
     dims = facts.dims(node.input[0])
     return bool(_attribute(node, "ceil_mode").i) and dims is not None and _begins_behind(node, dims[2:])

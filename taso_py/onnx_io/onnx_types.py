@@ -88,9 +88,18 @@ def without_sizes(type_: onnx.TypeProto, *, ranked: bool = True) -> onnx.TypePro
     return free
 
 
+_UNKNOWN = frozenset({"?", "-1", "None", "none", "unk", "unknown", "Unknown"})
+"""What exporters write for any size they do not know, two of one tensor included."""
+
+
+def size_name(dim: onnx.TensorShapeProto.Dimension) -> str:
+    """The name of a size, the same wherever it is; empty where it has none, or is only called unknown."""
+    return "" if dim.dim_param in _UNKNOWN else dim.dim_param
+
+
 @dataclass(slots=True)
 class Symbols:
-    """Sizes of dimensions: the same ``dim_param`` of graph inputs is the same symbol, and nothing else is."""
+    """Sizes of dimensions: the same name at graph inputs is the same symbol, and nothing else is."""
 
     named: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -135,7 +144,7 @@ class Symbols:
             return TensorType(dtype, None)
         sizes: list[Size] = []
         for axis, dim in enumerate(type_.tensor_type.shape.dim):
-            size = known(dim.dim_param) if dim.dim_param else None
+            size = known(size_name(dim)) if size_name(dim) else None
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 size = dim.dim_value
             sizes.append(self.fresh(f"{name}.{axis}") if size is None else size)

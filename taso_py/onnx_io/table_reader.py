@@ -182,7 +182,8 @@ class TableReader:
             names = self._read_names(node) if reading.operator.several else {0: name_of(node.outputs[0])}
             ports = {name: reading.operator.at_port(k).normal(*types) for k, name in names.items()}
             results = {name: op.infer(*types) for name, op in ports.items()}
-        except (TypingError, LookupError, ArithmeticError, ValueError):  # it does not fit its operands
+        # It does not fit its operands, or their sizes are too deep to be compared.
+        except (TypingError, LookupError, ArithmeticError, ValueError, RecursionError):
             return False
         if any(r.dtype not in TRANSPARENT for r in results.values()):
             return False

@@ -16,8 +16,6 @@ from taso_py.ops.elementwise import Pointwise, round_attributes, single
 from taso_py.ops.meaning import Number, Scalar, add, apply, div, mul
 from taso_py.ops.operator import MANY, AttributeValue, Constant, Given, OnnxCall, Reading, Writing
 
-_LOWEST, _HIGHEST = float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)
-
 
 @dataclass(frozen=True)
 class Relu(Pointwise):
@@ -220,15 +218,12 @@ class Clip(Pointwise):
             low, high = _bound(call, 1, -math.inf), _bound(call, 2, math.inf)
             rest: set[str] = set(call.attributes)
         else:
-            low, high = call.attributes.get("min", _LOWEST), call.attributes.get("max", _HIGHEST)
+            low, high = call.attributes.get("min", -math.inf), call.attributes.get("max", math.inf)
             rest = set(call.attributes) - {"min", "max"}
         if not rest and (low is None or high is None):
             return Clamp.read(call)
         if rest or low is None or high is None or not (low < math.inf and high > -math.inf):
             return None
-        if call.inputs[0].dtype == "float32":
-            # The largest finite float32, ONNX's default before opset 11, bounds no finite float32.
-            low, high = (-math.inf if low <= _LOWEST else low), (math.inf if high >= _HIGHEST else high)
         return Reading(cls(float(low), float(high)), (0,))
 
     def write(self, opset: int, operands: Sequence[TensorType]) -> Writing | None:

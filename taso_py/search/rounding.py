@@ -53,6 +53,8 @@ _STEEP: Mapping[str, float] = {"bfloat16": 2.0**4, "float16": 2.0**7, "float32":
 """By element type: a number of this size leaves hardly any bit behind the point to what is added to it."""
 _CANCELLED = 2.0**-10
 """Of two numbers that are added one after the other, the part of the first that is left where they cancel."""
+_IN_WHOLE_NUMBERS = 4
+"""The accuracy_level from which MatMulNBits rounds its first operand to 8 bits."""
 _Key: TypeAlias = tuple[str, str, str]
 """Domain, name and overload of a function."""
 _OF_SIZES = ("Shape", "Size")
@@ -66,13 +68,15 @@ def rounding_bodies(model: onnx.ModelProto) -> frozenset[int]:
     for k, node in enumerate(model.graph.node):
         inside = list(_inside(node, functions))
         fixed = {name for inner in inside if inner.op_type == "Constant" for name in inner.output}
-        if _reads_the_nearest(node) or any(_is_rounding(inner, fixed) for inner in inside):
+        if _rounds_by_attribute(node) or any(_is_rounding(inner, fixed) for inner in inside):
             found.add(k)
     return frozenset(found)
 
 
-def _reads_the_nearest(node: onnx.NodeProto) -> bool:
-    """Whether a grid of floats says which elements are copied."""
+def _rounds_by_attribute(node: onnx.NodeProto) -> bool:
+    """Whether a grid of floats says which elements are copied, or floats become whole numbers in a product."""
+    if node.op_type == "MatMulNBits":
+        return any(a.name == "accuracy_level" and a.i >= _IN_WHOLE_NUMBERS for a in node.attribute)
     return node.op_type == "GridSample" and any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
 
 
@@ -109,7 +113,7 @@ def _is_rounding(node: onnx.NodeProto, fixed: Set[str]) -> bool:
     decisive = {**_SCALED, "Pow": (1,)}.get(node.op_type, ())
     if any(k < len(node.input) and node.input[k] and node.input[k] not in fixed for k in decisive):
         return True
-    return _is_named(node.op_type) or node.op_type in _LOOKED_UP or _reads_the_nearest(node)
+    return _is_named(node.op_type) or node.op_type in _LOOKED_UP or _rounds_by_attribute(node)
 
 
 def rounded_later(view: View, values: Sequence[int]) -> bool:

@@ -32,6 +32,11 @@ def specs(**dims: tuple[int | str, ...]) -> tuple[InputSpec, ...]:
     return read_facts(relus(**dims)).inputs
 
 
+def test_what_is_only_called_unknown_is_no_size_of_two_axes() -> None:
+    found = resolve_shapes(specs(x=("?", "?")), {"x": (2, 3)})
+    assert found.shapes["x"] == (2, 3)
+
+
 @pytest.mark.parametrize("dim", ["n - 1000", "1000 - n", "10 - n", "n // 200 - 3"])
 def test_default_sizes_are_such_that_there_is_an_input(dim: str) -> None:
     inputs = specs(a=("n",), x=(1, dim))

@@ -120,6 +120,13 @@ UNLIKE = [
         'MaxPool<auto_pad = "SAME_UPPER", dilations = [2,2], kernel_shape = [3,3], strides = [2,2]>(x)',
         17,
     ),
+    (
+        "float[1,1,7,7] x",
+        'MaxPool<auto_pad = "SAME_UPPER", kernel_shape = [2,2], strides = [2,2], pads = [0,0,0,0]>(x)',
+        17,
+    ),
+    ("float[1,1,6] x", 'LpPool<auto_pad = "SAME_LOWER", kernel_shape = [3], pads = [0,0]>(x)', 18),
+    ("float[1,1,6,6] x", 'AveragePool<auto_pad = "VALID", kernel_shape = [3,3], pads = [1,1,1,1]>(x)', 11),
     ("float[1,1,4,4] x", 'Resize<keep_aspect_ratio_policy = "not_smaller", axes = [-2,-1]>(x, , , sizes)', 18),
     ("float[1,10] x", 'Resize<mode = "linear">(x, most)', 10),
     ("float[1,1,6] x", "LpPool<kernel_shape = [2], strides = [3], ceil_mode = 1>(x)", 18),

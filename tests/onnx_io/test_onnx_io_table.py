@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from taso_py.graph.table import Opaque
 from taso_py.graph.types import TensorType
@@ -51,6 +51,22 @@ def test_symbols_of_inputs() -> None:
         "float32[]",
     ]
     assert loaded.opaque == {"Add": 1}  # x.1 and y.1 may differ
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "None", "unknown"])
+def test_what_is_only_called_unknown_is_no_name(name: str) -> None:
+    loaded = load(model([node("Transpose", "x", "t")], [value("x", [name, name])], [value("t", None)]))
+    assert shown(loaded, "x") == "float32[x.0,x.1]"
+
+
+def test_sizes_that_are_too_deep_to_be_compared_are_unknown() -> None:
+    nodes = []
+    for k in range(320):
+        pool = helper.make_node("MaxPool", [f"c{k}"], [f"m{k}"], kernel_shape=[2], strides=[3], pads=[1, 1])
+        nodes += [pool, helper.make_node("Concat", [f"m{k}", f"m{k}"], [f"c{k + 1}"], axis=2)]
+    loaded = load(model(nodes, [value("c0", [1, 1, "n"])], [value("c320", None)]))
+    assert loaded.opaque
+    assert loaded.table.type(loaded.ids["c320"]).rank == 3
 
 
 def test_a_fresh_symbol_never_takes_a_given_name() -> None:

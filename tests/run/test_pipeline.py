@@ -18,7 +18,6 @@ from taso_py import api
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.errors import MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
-from taso_py.result import Result
 from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import Rule
@@ -58,16 +57,9 @@ def test_a_search_without_timing_that_does_not_end_in_time_leaves_the_model_as_i
     assert "the search without timing did not end" in result.reason.words
 
 
-@pytest.fixture(scope="module")
-def mobileone() -> tuple[onnx.ModelProto, Result]:
-    """A model and its result, which two tests look at; in one group, so that one process has both."""
+def test_mobileone_becomes_one_convolution_per_block_and_that_stays_as_it_is() -> None:
     proto = mobileone_s0(width=0.25, image=32)
-    return proto, taso_py.optimize(proto, race=False, strict=True, time_budget_s=900)
-
-
-@pytest.mark.xdist_group("mobileone")
-def test_mobileone_becomes_one_convolution_per_block(mobileone: tuple[onnx.ModelProto, Result]) -> None:
-    proto, result = mobileone
+    result = taso_py.optimize(proto, race=False, strict=True, time_budget_s=900)
     assert result.improved is None
     made = [n.op_type for n in result.model.graph.node]
     assert "BatchNormalization" not in made
@@ -77,6 +69,9 @@ def test_mobileone_becomes_one_convolution_per_block(mobileone: tuple[onnx.Model
     assert result.max_rel_error is not None
     assert result.tolerance is not None
     assert result.max_rel_error <= result.tolerance
+    again = taso_py.optimize(result.model, race=False, time_budget_s=900)
+    assert not again.rules
+    assert again.nodes_after == result.nodes_after
 
 
 def test_every_place_is_a_value_of_the_original_and_every_error_one_of_an_output() -> None:
@@ -106,14 +101,6 @@ def test_nasrnn_batches_the_input_half_of_all_steps() -> None:
 def test_without_a_race_the_same_bytes_every_time() -> None:
     runs = [taso_py.optimize(nasrnn(steps=2, hidden=16), race=False).model.SerializeToString() for _ in range(2)]
     assert runs[0] == runs[1]
-
-
-@pytest.mark.xdist_group("mobileone")
-def test_its_own_output_is_accepted_and_stays(mobileone: tuple[onnx.ModelProto, Result]) -> None:
-    _, once = mobileone
-    again = taso_py.optimize(once.model, race=False, time_budget_s=900)
-    assert not again.rules
-    assert again.nodes_after == once.nodes_after
 
 
 def test_the_callers_process_stays_clean() -> None:

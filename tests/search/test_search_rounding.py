@@ -206,3 +206,12 @@ def test_a_body_that_scales_by_what_it_is_given_rounds(kind: str, constant: bool
         z = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
         proto = helper.make_model(helper.make_graph([call], "g", [x, s, c], [z]), opset_imports=opsets, ir_version=8)
     assert bool(rounding_bodies(proto)) is rounds
+
+
+@pytest.mark.parametrize(("level", "rounds"), [(None, False), (1, False), (4, True)])
+def test_a_product_with_quantised_weights_rounds_where_it_computes_in_whole_numbers(
+    level: int | None, rounds: bool
+) -> None:
+    given = {} if level is None else {"accuracy_level": level}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=32, N=2, bits=4, **given)
+    assert bool(rounding_bodies(helper.make_model(helper.make_graph([node], "g", [], [])))) == rounds
