@@ -11,6 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from taso_py.arrays import Array
+from taso_py.onnx_io.onnx_types import size_name
 from taso_py.onnx_io.read import DEFAULT_DOMAINS, UNREADABLE
 
 Dims: TypeAlias = Sequence[int | str | None]
@@ -31,7 +32,7 @@ class Facts:
         tensor = self.types[name].tensor_type if name in self.types else None
         if tensor is None or not tensor.HasField("shape"):
             return None
-        return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+        return [d.dim_value if d.HasField("dim_value") else size_name(d) or None for d in tensor.shape.dim]
 
     def element(self, name: str) -> int | None:
         """The element type of a tensor; None where that is not known."""
