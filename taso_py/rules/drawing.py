@@ -90,7 +90,9 @@ class Drawing:
         for member in menus:
             if not any(names_in(e) for e in member.menu):
                 options = [self.binding.value(e) for e in member.menu]
-                self.binding.names.setdefault(member.variable, options[self.random.integers(len(options))])
+                # What stands first is drawn most often: sizes are small, and steps of 64 rarely fit.
+                place = int(len(options) * self.random.random() ** 3)
+                self.binding.names.setdefault(member.variable, options[place])
 
     def _declared(self, declaration: Declaration) -> None:
         dims: list[int] = []

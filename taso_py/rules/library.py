@@ -43,6 +43,8 @@ GENERATED = "generated.rules"
 """What `superopt generate` finds: an alternative to the library, for ``--rules``."""
 GROWING = "growing.rules"
 """Moves that multiply weights, for runs that allow it."""
+RECEDING = "receding.rules"
+"""Moves that take cuts back through what they cut from, made where nothing else reads that."""
 NEVER = frozenset({"refuted.rules", "taso_axioms.rules", "compiler.rules", "open.rules"})
 """Files with expected verdicts, for the prover; they are never used to rewrite."""
 

@@ -263,7 +263,16 @@ class Menus:
         if name == "starts":
             return tuple(int(self.random.integers(0, d)) if d else 0 for d in sizes)
         starts = known.get("starts") or (0,) * len(sizes)
-        return tuple(int(self.random.integers(s, d + 1)) if s <= d else d for s, d in zip(starts, sizes, strict=True))
+        steps = known.get("steps") or (1,) * len(sizes)
+        return tuple(self._end(s, d, step) for s, d, step in zip(starts, sizes, steps, strict=True))
+
+    def _end(self, start: int, size: int, step: int) -> int:
+        """An end of a cut, of one with steps right behind its last place."""
+        if start > size:
+            return size
+        if step < 2:
+            return int(self.random.integers(start, size + 1))
+        return start + step * int(self.random.integers(0, max(1, (size - start - 1) // step + 1))) + 1
 
     def _shape(self, op: str, dims: Shape, entries: Sequence[Any] | None) -> tuple[int, ...]:
         if op == "Expand":

@@ -25,6 +25,10 @@ BUNDLES: Mapping[str, Bundle] = {
         ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
         ("sum-over-stack", "sum-over-larger-stack", "sum-over-halves"),
     ),
+    "kernels added up": Bundle(
+        ("gated-sum-over-stack", "gated-sum-over-larger-stack", "computed-number-into-kernel"),
+        ("sum-over-stack", "sum-over-larger-stack", "conv-sum"),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 
 from taso_py.graph.table import Table
@@ -19,6 +19,7 @@ from taso_py.search.arity import nested
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, Matcher, matcher
+from taso_py.search.receding import BEGINNING, Receding, only_recedes
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
@@ -95,16 +96,22 @@ class Rewriter:
 
     index: RuleIndex
     canonical: Canonicalizer
+    receding: Receding
 
     @staticmethod
     def of(rules: Iterable[Rule], canonical: Canonicalizer) -> Rewriter:
         """Every direction of every rule."""
-        return Rewriter(RuleIndex.of(d for rule in rules for d in rule.directions()), canonical)
+        return Rewriter.directed([d for rule in rules for d in rule.directions()], canonical)
+
+    @staticmethod
+    def directed(rules: Sequence[Rule], canonical: Canonicalizer) -> Rewriter:
+        """The rules in the direction in which each is given."""
+        return Rewriter(RuleIndex.of(rules), canonical, Receding.of(rules))
 
     def only(self, names: Iterable[str]) -> Rewriter:
         """The rewriter that makes no moves but these rules', for making known moves again: it matches little."""
         wanted = {name for told in names for name in (told, told + _FURTHER)}
-        return Rewriter(self.index.only(wanted), self.canonical)
+        return replace(self, index=self.index.only(wanted))
 
     # ---- matches ---------------------------------------------------------------------------------------------
 
@@ -159,7 +166,9 @@ class Rewriter:
         leaves = _leaving_inner(view)
         for root in matches:
             for match in matches[root]:
-                groups.setdefault((match.rule.name, match.choice, leaves(match)), []).append(match)
+                left = leaves(match)
+                if not (left and only_recedes(match.rule)):
+                    groups.setdefault((match.rule.name, match.choice, left), []).append(match)
         return list(groups.values())
 
     def classes(self, matches: Iterable[Match]) -> list[list[Match]]:
@@ -204,7 +213,7 @@ class Rewriter:
             step = rewrite_all(view, _independent(view, [m for m, g in zip(matches, grows, strict=True) if not g]))
             if step is not None:
                 log.own(step)
-                view = self._tidied(view.after(step.table), step.changed, log)
+                view = self._tidied(*self._receded(view.after(step.table), step, log), log)
                 waiting = growing
         # Siblings in the order of the file: merged alike in several places, they are alike again.
         waiting.sort(key=lambda m: (_place(view, m), m.outputs))
@@ -212,6 +221,14 @@ class Rewriter:
             if _current(match, view):
                 view = self._chain(view, match, log)
         return view
+
+    def _receded(self, view: View, step: Rewrite, log: _Log) -> tuple[View, Iterable[int]]:
+        """The view in which the cuts that a step made have gone back, and all that changed since before the step."""
+        if not self.receding.begins(step.matches[0].rule):
+            return view, step.changed
+        view, further = self.receding.recede(view, step.changed)
+        log.tidying(further)
+        return view, step.changed.union(*(more.changed for more in further))
 
     def _chain(self, view: View, match: Match, log: _Log) -> View:
         """The match and all that joins what it made, tidied at the end: cuts of cuts of cuts become one cut at once."""
@@ -271,6 +288,8 @@ def _leaving_inner(view: View) -> Callable[[Match], bool]:
 
     def leaves(match: Match) -> bool:
         inner = match.used.difference(match.outputs, constant)
+        if match.rule.name in BEGINNING:
+            inner |= {i for _, node in match.placed for i in node.inputs if i is not None}
         users = (u for v in inner for u in view.users.get(v, ()))
         return not outputs.isdisjoint(inner) or any(u not in match.used and u not in constant for u in users)
 

@@ -59,7 +59,7 @@ def without_idle_nodes(
     if not laws:
         return None
     untidied = Canonicalizer(RuleIndex.of(()), RuleIndex.of(()))
-    search = Exhaustive(Rewriter(RuleIndex.of(laws), untidied), roofline)
+    search = Exhaustive(Rewriter.directed(laws, untidied), roofline)
     view, trace = start, list[TraceStep]()
     for _ in range(_PASSES):
         found = search.run(view, cost, stop, lambda count, best: None)

@@ -59,8 +59,6 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     for match in matches:
         view.watch.look()
         change = _replacement(view, match)
-        if change is None:
-            return None
         new.update(change.new)
         aliases.update(change.aliases)
     finals = _finals(aliases)
@@ -76,7 +74,7 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     return Rewrite(after, frozenset(v for v in changed if v in after.nodes), tuple(matches))
 
 
-def _replacement(view: View, match: Match) -> Replacement | None:
+def _replacement(view: View, match: Match) -> Replacement:
     table = view.table
     dtype = number_type(match.binding, table.type, table.type(match.outputs[0]).dtype)
     builder = Builder(view.values, match.binding, match.rule.right, dtype)
@@ -85,8 +83,8 @@ def _replacement(view: View, match: Match) -> Replacement | None:
     new.update({v: n for v, n in builder.nodes.items() if v not in table.nodes and v not in new})
     aliases: dict[int, int] = {}
     for output, value in zip(match.outputs, built, strict=True):
-        if value == output:
-            return None
+        if value == output:  # the others may be computed from what stays
+            continue
         inside = any(value in n.inputs for v, n in builder.nodes.items() if v != value) or built.count(value) > 1
         if value in builder.nodes and value not in table.nodes and not inside:
             new[output] = builder.nodes[value]

@@ -19,7 +19,6 @@ from taso_py.rules.instances import Instance
 from taso_py.rules.library import load as load_library
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonicalizer
-from taso_py.search.index import RuleIndex
 from taso_py.search.moves import Rewriter
 from taso_py.search.view import View
 from tests.helpers.certified import trusting
@@ -48,7 +47,7 @@ def moved_and_certified(rule: Rule, instance: Instance, file: Path, pool: Worker
     )  # fmt: skip
     loaded = load(proto)
     view = View.of(loaded.table, CANONICAL.expand, loaded.folder.value)
-    rewriter = Rewriter(RuleIndex.of([replace(rule, patterns=DEFINED)]), CANONICAL)
+    rewriter = Rewriter.directed([replace(rule, patterns=DEFINED)], CANONICAL)
     moves = (rewriter.apply(view, group, 4) for group in rewriter.groups(view, rewriter.all_matches(view)))
     outcome = next((move for move in moves if move is not None), None)
     if outcome is None:

@@ -19,7 +19,6 @@ from taso_py.rules.library import load as load_library
 from taso_py.rules.parser import parse_rule
 from taso_py.rules.rule import Rule
 from taso_py.search.canonical import Canonicalizer
-from taso_py.search.index import RuleIndex
 from taso_py.search.moves import Moved, Rewriter
 from taso_py.search.view import View
 
@@ -65,7 +64,7 @@ class FalseLaw:
 
 def _applied(loaded: Loaded, rule: Rule, canonical: Canonicalizer) -> Moved | None:
     view = View.of(loaded.table, canonical.expand, loaded.folder.value)
-    rewriter = Rewriter(RuleIndex.of([rule]), canonical)
+    rewriter = Rewriter.directed([rule], canonical)
     moves = (rewriter.apply(view, group) for group in rewriter.groups(view, rewriter.all_matches(view)))
     return next((move for move in moves if move is not None), None)
 
