@@ -1,0 +1,113 @@
+"""Products that are regrouped, and features that are multiplied once: networks as their authors write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from taso_py.graph.table import Table
+from taso_py.onnx_io.export import export, serialize
+from taso_py.onnx_io.load import Loaded, load
+from taso_py.rules.library import load as load_library
+from taso_py.search.bundles import BUNDLES
+from taso_py.search.canonical import Canonicalizer
+from taso_py.search.moves import Rewriter
+from tests.helpers.graphs import model, running, searched, view_of
+from tests.helpers.onnx_io_models import run
+
+
+def agree(proto: onnx.ModelProto, loaded: Loaded, table: Table) -> None:
+    rng = np.random.default_rng(1)
+    feeds = {
+        i.name: rng.standard_normal([d.dim_value for d in i.type.tensor_type.shape.dim]).astype(np.float32)
+        for i in proto.graph.input
+    }
+    after = serialize(export(loaded, table))
+    for one, other in zip(run(proto, feeds), run(after, feeds), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4)
+
+
+def best(proto: onnx.ModelProto) -> Table:
+    """The table of the cheapest state of a search by the roofline, which computes the same."""
+    loaded, found = searched(proto)
+    assert found.states
+    table = found.states[0].table
+    agree(proto, loaded, table)
+    return table
+
+
+def sizes(table: Table, operator: str) -> list[tuple[object, ...]]:
+    return [
+        table.type(v).dims for v, n in table.order() if n.operator.onnx == operator and v not in table.values.constant
+    ]
+
+
+@pytest.mark.parametrize(
+    "divisor", ["d = ReduceSum<keepdims=1>(s, axis)", "e = ReduceSum<keepdims=1>(s, axis) d = Add(e, c)"]
+)
+def test_linear_attention_makes_no_product_of_queries_and_keys(divisor: str) -> None:
+    rows, width = 512, 16
+    proto = model(
+        f"""agraph (float[2, {rows}, {width}] q, float[2, {rows}, {width}] k, float[2, {rows}, {width}] v)
+          => (float[2, {rows}, {width}] y) {{
+          axis = Constant<value_ints = [-1]>() c = Constant<value_float = 0.1>()
+          p = Sigmoid(q) r = Sigmoid(k) t = Transpose<perm = [0, 2, 1]>(r) s = MatMul(p, t)
+          {divisor} a = Div(s, d) y = MatMul(a, v) }}"""
+    )
+    table = best(proto)
+    assert all(dims[-2:] != (rows, rows) for dims in sizes(table, "MatMul"))
+
+
+@pytest.mark.parametrize("repeated", ["g, x", "x, g"])
+def test_a_pooled_vector_beside_points_is_convolved_once(repeated: str) -> None:
+    proto = model(
+        f"""agraph (float[1, 32, 1024] x) => (float[1, 64, 1024] y) {{
+          n = Constant<value_ints = [1, 1, 1024]>() m = ReduceMax<axes = [2], keepdims = 1>(x) g = Tile(m, n)
+          c = Concat<axis = 1>({repeated}) z = Conv(c, w, b) y = Relu(z) }}""",
+        w=(64, 64, 1),
+        b=(64,),
+    )
+    table = best(proto)
+    assert sorted(dims[-1] for dims in sizes(table, "Conv")) == [1, 1024]
+    assert not {"Tile", "Expand", "Concat"} & running(table).keys()
+
+
+def test_a_difference_and_a_repeated_query_need_no_columns() -> None:
+    """The activation unit of a recommender: [query, key, query - key, query * key] times a matrix."""
+    proto = model(
+        """agraph (float[64, 1, 32] q, float[64, 50, 32] k) => (float[64, 50, 64] y) {
+          n = Constant<value_ints = [64, 50, 32]>() e = Expand(q, n) d = Sub(e, k) p = Mul(e, k)
+          c = Concat<axis = -1>(e, k, d, p) z = MatMul(c, w) y = Relu(z) }""",
+        w=(128, 64),
+    )
+    table = best(proto)
+    assert "Sub" not in running(table)
+    assert (64, 1, 64) in sizes(table, "MatMul")
+
+
+@pytest.mark.parametrize("experts", [2, 4])
+def test_gated_convolutions_are_one_of_the_gated_sum_of_kernels(experts: int) -> None:
+    names = [f"u{k}" for k in range(experts)]
+    convs = " ".join(
+        f"c{k} = Conv<pads = [1, 1, 1, 1]>(x, w{k}, b{k}) u{k} = Unsqueeze(c{k}, one)" for k in range(experts)
+    )
+    weights = {f"w{k}": (8, 8, 3, 3) for k in range(experts)} | {f"b{k}": (8,) for k in range(experts)}
+    proto = model(
+        f"""agraph (float[1, 8, 16, 16] x, float[1, {experts}] g) => (float[1, 8, 16, 16] y) {{
+          one = Constant<value_ints = [1]>() shape = Constant<value_ints = [1, {experts}, 1, 1, 1]>()
+          {convs} s = Concat<axis = 1>({", ".join(names)}) h = Reshape(g, shape) m = Mul(s, h)
+          r = ReduceSum<keepdims = 0>(m, one) y = Relu(r) }}""",
+        **weights,
+    )
+    loaded, library, bundle = load(proto), load_library(), BUNDLES["kernels added up"]
+    canonical = Canonicalizer.of(library.canonical, library.cleanup)
+    rules = Rewriter.of(library.search | library.cleanup, canonical)
+    view = view_of(loaded, canonical)
+    for _ in range(8):
+        for name in (*bundle.leading, *bundle.following):
+            matches = [m for ms in rules.only([name]).all_matches(view).values() for m in ms if m.rule.name == name]
+            moved = rules.apply(view, matches, 16) if matches else None
+            view = view if moved is None else moved.view
+    assert running(view.table)["Conv"] == 1
+    agree(proto, loaded, view.table)
