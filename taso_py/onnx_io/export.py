@@ -188,7 +188,8 @@ class _Export:
         operator = node.operator
         types = [self.loaded.values.types[i] for i in node.inputs if i is not None]
         writing = spelling(operator, self.table.opset, types)
-        label = next(self.plan.labels[v] for v in values if v in self.plan.labels)
+        # What only a node reads that nothing reads bears no label.
+        label = next((self.plan.labels[v] for v in values if v in self.plan.labels), self._first_source(values[0]))
         base = f"{label}/{writing.op_type}"
         outputs, count = {}, 1
         for value in values:

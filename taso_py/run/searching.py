@@ -31,6 +31,7 @@ from taso_py.search.canonical import Canonicalizer
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
+from taso_py.search.receding import Receding
 from taso_py.search.removal import removing, without_idle_nodes
 from taso_py.search.rounding import rounding_bodies
 from taso_py.search.state import Found, State, StopReason
@@ -151,6 +152,8 @@ def start_of(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, V
     tidying = [] if job.options.rules else removing(rules)
     canonical = Canonicalizer.of(job.library.canonical, RuleSet.of([*job.library.cleanup, *tidying]))
     rewriter = Rewriter.of(rules, canonical)
+    if job.options.rules:
+        rewriter = replace(rewriter, receding=Receding.of(()))
     view = View.of(loaded.table, canonical.expand, loaded.folder.value, watch, rounding=rounding_bodies(loaded.proto))
     view.unsought = _cheap(view.table, job.roofline)
     return rewriter, view

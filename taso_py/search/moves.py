@@ -19,7 +19,7 @@ from taso_py.search.arity import nested
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.index import RuleIndex
 from taso_py.search.matcher import Match, Matcher, matcher
-from taso_py.search.receding import BEGINNING, Receding, only_recedes
+from taso_py.search.receding import BEGINNING, Receding, moves, only_recedes
 from taso_py.search.rewriter import Rewrite, rewrite, rewrite_all
 from taso_py.search.view import View
 
@@ -106,7 +106,7 @@ class Rewriter:
     @staticmethod
     def directed(rules: Sequence[Rule], canonical: Canonicalizer) -> Rewriter:
         """The rules in the direction in which each is given."""
-        return Rewriter(RuleIndex.of(rules), canonical, Receding.of(rules))
+        return Rewriter(RuleIndex.of(moves(rules)), canonical, Receding.of(rules))
 
     def only(self, names: Iterable[str]) -> Rewriter:
         """The rewriter that makes no moves but these rules', for making known moves again: it matches little."""

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from taso_py.cost.roofline import Roofline
-from taso_py.ops.slicing import Slice
 from taso_py.rules.rule import Rule
-from taso_py.rules.term import Application, Listing
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.index import RuleIndex
 from taso_py.search.moves import Later, Rewriter
+from taso_py.search.receding import cuts_several_axes
 from taso_py.search.state import State, TraceStep
 from taso_py.search.view import View
 
@@ -35,12 +34,7 @@ def removes(rule: Rule) -> bool:
     kinds, kept = (Counter(a.operator.onnx for a in side) for side in (left, right))
     if all(a in left for a in right):
         return True
-    return kept.keys() <= _LAYOUT and kept <= kinds and not any(map(_cuts_several_axes, right))
-
-
-def _cuts_several_axes(application: Application) -> bool:
-    axes = dict(application.attributes).get("axes")
-    return application.operator is Slice and isinstance(axes, Listing) and len(axes.items) > 1
+    return kept.keys() <= _LAYOUT and kept <= kinds and not any(map(cuts_several_axes, right))
 
 
 def removing(rules: Iterable[Rule]) -> list[Rule]:

@@ -59,6 +59,8 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     for match in matches:
         view.watch.look()
         change = _replacement(view, match)
+        if change is None:
+            return None
         new.update(change.new)
         aliases.update(change.aliases)
     finals = _finals(aliases)
@@ -74,11 +76,13 @@ def rewrite_all(view: View, matches: Sequence[Match]) -> Rewrite | None:
     return Rewrite(after, frozenset(v for v in changed if v in after.nodes), tuple(matches))
 
 
-def _replacement(view: View, match: Match) -> Replacement:
+def _replacement(view: View, match: Match) -> Replacement | None:
     table = view.table
     dtype = number_type(match.binding, table.type, table.type(match.outputs[0]).dtype)
     builder = Builder(view.values, match.binding, match.rule.right, dtype)
     built = [builder.output(term) for term in match.rule.right.outputs]
+    if tuple(built) == match.outputs:
+        return None
     new = _materialised(view, match)
     new.update({v: n for v, n in builder.nodes.items() if v not in table.nodes and v not in new})
     aliases: dict[int, int] = {}

@@ -152,6 +152,55 @@ def test_a_stack_that_reaches_over_the_end_is_padded_there() -> None:
     assert [s[-1] for s in shapes(table, "Conv")] == [3, 2, 1]
 
 
+def test_crops_go_back_along_both_axes() -> None:
+    graph = Writer()
+    x = graph.input("x", (1, 3, 32, 32))
+    for k in range(3):
+        w, b = graph.random(f"w{k}", (8, 8 if k else 3, 3, 3)), graph.random(f"b{k}", (8,))
+        y = graph.op("Relu", f"r{k}", graph.op("Conv", f"c{k}", x, w, b, pads=[1, 1, 1, 1]))
+        x = graph.op("Add", f"a{k}", x, y) if k else y
+    x = graph.op("DepthToSpace", "d", x, blocksize=2)
+    bounds = [graph.integers(name, v) for name, v in (("s", [16, 20]), ("e", [48, 44]), ("axes", [2, 3]))]
+    table = receded(graph.model({graph.op("Slice", "y", x, *bounds): (1, 2, 32, 24)}))
+    assert [s[2:] for s in shapes(table, "Conv")] == [(20, 16), (18, 14), (16, 12)]
+
+
+HOSTILE = {
+    "cuts of both axes of one tensor": """agraph (float[4, 10, 12] x)
+      => (float[4, 2, 3] y, float[4, 10, 8] a, float[4, 6, 12] b) {
+      one = Constant<value_ints = [1]>() two = Constant<value_ints = [2]>() z = Constant<value_ints = [0]>()
+      e2 = Constant<value_ints = [2]>() e3 = Constant<value_ints = [3]>() s4 = Constant<value_ints = [4]>()
+      e12 = Constant<value_ints = [12]>() e10 = Constant<value_ints = [10]>()
+      r = Softplus(x) q = Slice(r, z, e2, one) t = Relu(q) y = Slice(t, z, e3, two)
+      a = Slice(r, s4, e12, two) b = Slice(r, s4, e10, one) }""",
+    "a cut that nothing reads": """agraph (float[4, 30] x) => (float[4, 1] a) {
+      ax = Constant<value_ints = [1]>() s0 = Constant<value_ints = [0]>() s1 = Constant<value_ints = [1]>()
+      s2 = Constant<value_ints = [2]>() s5 = Constant<value_ints = [5]>()
+      r = Softplus(x) a = Slice(r, s1, s2, ax) dead = Slice(r, s0, s5, ax) }""",
+    "many places": "agraph (float[4, 200] x) => (float[4] y) { r = Softplus(x) "
+    + " ".join(f"i{k} = Constant<value_int = {2 * k}>() p{k} = Gather<axis = 1>(r, i{k})" for k in range(80))
+    + f" y = Sum({', '.join(f'p{k}' for k in range(80))}) }}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_every_move_ends_soon_and_computes_the_same(text: str) -> None:
+    proto = model(text)
+    loaded, library = load(proto), load_library()
+    canonical = Canonicalizer.of(library.canonical, library.cleanup)
+    rules = Rewriter.of(library.search | library.cleanup, canonical)
+    view = view_of(loaded, canonical)
+    dims = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
+    feeds = {"x": np.random.default_rng(1).standard_normal(dims).astype(np.float32)}
+    before = run(proto, feeds)
+    for group in rules.groups(view, rules.all_matches(view)):
+        moved = rules.apply(view, group, ROUNDS) if rules.receding.begins(group[0].rule) else None
+        if moved is not None:
+            assert len(moved.tidied) < 500
+            for one, other in zip(before, run(serialize(export(loaded, moved.view.table)), feeds), strict=True):
+                np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("law", "expected"),
     [
