@@ -17,7 +17,7 @@ from taso_py.graph.sizes import Expression, Size, image, product, symbol
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import round_attributes, single
 from taso_py.ops.lookup import lookup
-from taso_py.ops.meaning import Compare, Index, Integer, Number, Operand, Scalar, choose, div, mul, over, total
+from taso_py.ops.meaning import Compare, Index, Integer, Number, Operand, Scalar, apply, choose, div, mul, over, total
 from taso_py.ops.operator import AttributeValue, Constant, Given, OnnxCall, Operator, Reading, Writing
 from taso_py.ops.reading import concrete, first_operand, normal_axes, text
 from taso_py.ops.sampling import Axis, Filter, Taps, inside_table, nearest_table, ratio, taps
@@ -153,7 +153,7 @@ class Resize(Operator):
         if not known or cropped != (len(self.roi) == 2 * x.rank) or (self.exclude_outside and not self._excludes()):
             raise TypingError(f"{self} of {x} has no definition")
         dims = list(x.dims)
-        if self._symbolic and self.mode == "nearest" and not cropped:
+        if self._symbolic and not cropped:
             scaled = zip(x.dims, self.scales, strict=True)
             return TensorType(x.dtype, tuple(d if s == 1.0 else symbol(f"resized({d},{s})") for d, s in scaled))
         for k, axis in self.resampled(x.dims).items():
@@ -188,6 +188,8 @@ class Resize(Operator):
             # In a proof about all scales: whichever places are read, they depend on the axis alone.
             rule = f"{self.coordinate_transformation_mode},{self.nearest_mode}"
             rows = zip(index, x.dims, self.scales, strict=True)
+            if self.mode != "nearest":
+                return self._interpolated(x, index)
             return x[[i if s == 1.0 else image(f"{rule},{s}", d, i) for i, d, s in rows]]
         axes, repeated = self.resampled(x.dims), self.repeated(x.dims)
         if not axes and not repeated:
@@ -202,6 +204,31 @@ class Resize(Operator):
         tables = {k: inside_table(axis) for k, axis in axes.items()}
         inside = [Compare(1, "<=", lookup(table, index[k])) for k, table in tables.items() if 0 in table]
         return choose(inside, value, Number(self.extrapolation_value)) if inside else value
+
+    def _interpolated(self, x: Operand, index: Index) -> Scalar:
+        """In a proof about all scales: Σ over the axes that change of weights, which know the axis alone, times x."""
+        changed = {k: s for k, s in enumerate(self.scales) if s != 1.0}
+        sizes = self.infer(x.type).dims
+        filter_ = f"{self.mode},{self.coordinate_transformation_mode},{self._filter()}"
+
+        def weight(k: int, at: Size) -> Scalar:
+            name = f"resize {filter_},{changed[k]},{x.dims[k]}"
+
+            def where(place: Size) -> Scalar:
+                found = apply(name, Integer(place), Integer(at))
+                return choose([Compare(place, "==", index[k])], found, Number(0.0))
+
+            return total(sizes[k], where)
+
+        def term(places: tuple[Size, ...]) -> Scalar:
+            place = [*index]
+            value: Scalar = Number(1.0)
+            for k, at in zip(changed, places, strict=True):
+                place[k] = at
+                value = mul(value, weight(k, at))
+            return mul(value, x[place])
+
+        return over(total, [x.dims[k] for k in changed], term)
 
     def kernel(self, *operands: Array) -> Array | None:
         (x,) = operands

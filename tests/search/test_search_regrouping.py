@@ -101,6 +101,20 @@ def test_what_keeps_numbers_small_stays(text: str) -> None:
     assert not {r for r in rules if "regrouped" in r or "difference-among" in r or "divided" in r}
 
 
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_channels_of_other_scales_are_convolved_before_they_are_resized(mode: str) -> None:
+    """A head of segmentation: maps of three scales side by side, fused by a 1x1 convolution."""
+    proto = model(
+        f"""agraph (float[1, 32, 32, 32] a, float[1, 32, 16, 16] c, float[1, 32, 8, 8] d) => (float[1, 32, 32, 32] y) {{
+          two = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>() four = Constant<value_floats = [1.0, 1.0, 4.0, 4.0]>()
+          e = Resize<mode = "{mode}">(c, , two) f = Resize<mode = "{mode}">(d, , four)
+          g = Concat<axis = 1>(f, e, a) z = Conv(g, w, b) y = Relu(z) }}""",
+        w=(32, 96, 1, 1),
+        b=(32,),
+    )
+    assert sorted(dims[-1] for dims in sizes(best(proto), "Conv")) == [8, 16, 32]
+
+
 @pytest.mark.parametrize("experts", [2, 4])
 def test_gated_convolutions_are_one_of_the_gated_sum_of_kernels(experts: int) -> None:
     names = [f"u{k}" for k in range(experts)]
