@@ -136,8 +136,7 @@ class Receding:
 
 def _range(view: View, cut: int) -> tuple[int, int]:
     """Where a cut begins and ends; of what is not known as a number, the front."""
-    operator = view.table.nodes[cut].operator
-    assert isinstance(operator, Slice)
+    operator = _slice(view, cut)
     start, end = operator.starts[0], operator.ends[0]
     return (start if isinstance(start, int) else 0, end if isinstance(end, int) else 0)
 
@@ -154,16 +153,17 @@ def _is_cut_beside(view: View, value: int, whole: int) -> bool:
     Were some of them along the axis of the ``whole``, the two would change places for ever.
     """
     source = _cut_from(view, whole)
-    others = [] if source is None else [v for v in view.users.get(source, ()) if v != whole]
-    return bool(others) and all(
-        _cut_from(view, v) == source and _axis(view, v) == _axis(view, value) != _axis(view, whole) for v in others
-    )
+    if source is None:
+        return False
+    axes, others = _slice(view, value).axes, [v for v in view.users.get(source, ()) if v != whole]
+    alike = all(_cut_from(view, v) == source and _slice(view, v).axes == axes for v in others)
+    return bool(others) and alike and axes != _slice(view, whole).axes
 
 
-def _axis(view: View, cut: int) -> int:
+def _slice(view: View, cut: int) -> Slice:
     operator = view.table.nodes[cut].operator
     assert isinstance(operator, Slice)
-    return operator.axes[0]
+    return operator
 
 
 def _cut_from(view: View, value: int) -> int | None:
