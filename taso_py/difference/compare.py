@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from taso_py.difference.graph import Graph
-from taso_py.difference.matching import Matching
+from taso_py.difference.matching import matched
 from taso_py.difference.regions import Region, regions
 
 
@@ -56,7 +56,7 @@ def compare(before: Graph, after: Graph, *, ignore_names: bool = False) -> Diffe
 
     ``ignore_names``: values of one name need not be one value; for tools that number values anew.
     """
-    matching = Matching(before, after, ignore_names).run()
+    matching = matched(before, after, ignore_names)
     return Difference(before=before, after=after, regions=regions(matching), unchanged=len(matching.partner))
 
 

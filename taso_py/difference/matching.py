@@ -26,7 +26,6 @@ class Matching:
 
     before: Graph
     after: Graph
-    ignore_names: bool = False
     _: KW_ONLY
     partner: dict[int, int] = field(default_factory=dict)
     """Node of `before` -> node of `after`."""
@@ -43,14 +42,18 @@ class Matching:
     names_count: bool = True
     """Whether values of one name are one value."""
 
-    def run(self) -> Matching:
-        """Find all that is the same."""
+    def begin(self) -> Matching:
+        """Find what computes the same of the inputs: no name is asked for that."""
         self.inputs = paired(self.before, self.after, self.before.inputs, self.after.inputs)
         numbers: dict[Hashable, int] = {}
         self.uses = _uses(self.before, numbers), _uses(self.after, numbers)
         self._forwards()
-        self.names_count = not self.ignore_names and self._names_agree()
-        if self.names_count:
+        return self
+
+    def finish(self, names_count: bool) -> Matching:
+        """Find all else that is the same."""
+        self.names_count = names_count
+        if names_count:
             self._by_name()
         for name, other in paired(self.before, self.after, self.before.outputs, self.after.outputs).items():
             self._link(name, other)
@@ -180,18 +183,15 @@ class Matching:
                 found.append((k, of_node[k]))
         return found
 
-    def _names_agree(self) -> bool:
-        """Whether tools kept names: asked of the nodes that are surely the same; without any, of all names.
+    def names_agree(self) -> bool | None:
+        """Whether tools kept names, asked of the nodes that are surely the same; None: there are none to ask.
 
         Outputs of the graph say nothing: every tool keeps their names.
         """
         kept = set(self.before.outputs)
         pairs = [(self.before.nodes[k].outputs, self.after.nodes[j].outputs) for k, j in self.partner.items()]
         same = [one == two for one, two in pairs if kept.isdisjoint(one)]
-        if same:
-            return 2 * sum(same) >= len(same)
-        shared = sum(value in self.before.producers for value in self.after.producers)
-        return 2 * shared >= min(len(self.before.producers), len(self.after.producers))
+        return 2 * sum(same) >= len(same) if same else None
 
     def _by_name(self) -> None:
         for j, other in enumerate(self.after.nodes):
@@ -246,6 +246,20 @@ class Matching:
                 if any(self.correspond(a, b) is False for a, b in pairs):
                     del self.partner[k], self.back[j]
         return count - len(self.partner)
+
+
+def matched(before: Graph, after: Graph, ignore_names: bool = False) -> Matching:
+    """All that is the same in two graphs.
+
+    Whether a name says anything is asked of the nodes that are surely the same; where there are none, the answer that
+    leaves fewer nodes changed is taken.
+    """
+    found = Matching(before, after).begin()
+    agree = False if ignore_names else found.names_agree()
+    if agree is not None:
+        return found.finish(names_count=agree)
+    unnamed = Matching(before, after).begin().finish(names_count=False)
+    return max(found.finish(names_count=True), unnamed, key=lambda matching: len(matching.partner))
 
 
 def _uses(graph: Graph, numbers: dict[Hashable, int]) -> list[int]:
