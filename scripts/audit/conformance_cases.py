@@ -171,9 +171,9 @@ def _converted(case: Case, opset: int) -> Case | None:
     return replace(case, name=name, kind="converted", content=other.SerializeToString())
 
 
-def rule_cases(instances: int) -> Iterator[Case]:
-    """Left sides of all rules at drawn sizes, as models of their own."""
-    for rule in load().all():
+def rule_cases(instances: int, rules: Iterable[Rule] | None = None) -> Iterator[Case]:
+    """Left sides of rules, of all of them if none are given, at drawn sizes, as models of their own."""
+    for rule in load().all() if rules is None else rules:
         for directed in rule.directions():
             yield from _instances(directed, instances)
 

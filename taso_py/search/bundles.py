@@ -87,6 +87,43 @@ BUNDLES: Mapping[str, Bundle] = {
             "columns-as-batch",
         ),
     ),
+    "tokens as images": Bundle(
+        (
+            "tokens-to-image-before-layer",
+            "tokens-to-image-before-product",
+            "tokens-to-rows-before-layer",
+            "tokens-to-rows-before-product",
+        ),
+        (
+            "relu-before-tokens",
+            "gelu-before-tokens",
+            "gelu-written-out-before-tokens",
+            "swish-before-tokens",
+            "hard-swish-before-tokens",
+            "image-to-tokens-after-layer",
+            "image-to-tokens-after-product",
+            "image-to-rows-after-layer",
+            "image-to-rows-after-product",
+            "transpose-of-transpose",
+            "transpose-in-order",
+            "reshape-of-reshape",
+            "reshape-to-itself",
+        ),
+    ),
+    "pixels with channels first": Bundle(
+        ("channels-first-before-layer", "channels-first-before-product"),
+        (
+            "relu-before-channels-last",
+            "gelu-before-channels-last",
+            "gelu-written-out-before-channels-last",
+            "swish-before-channels-last",
+            "hard-swish-before-channels-last",
+            "channels-last-after-layer",
+            "channels-last-after-product",
+            "transpose-of-transpose",
+            "transpose-in-order",
+        ),
+    ),
     "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),
 }
 """By what they are for."""

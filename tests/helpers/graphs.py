@@ -19,6 +19,7 @@ from taso_py.rules.coverage import DEFINED
 from taso_py.rules.library import load as load_library
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
+from taso_py.search.bundles import Bundle
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
 from taso_py.search.rounding import rounding_bodies
@@ -52,6 +53,23 @@ def rewriter(rules: str | None = None, *names: str) -> tuple[Rewriter, Canonical
 def view_of(loaded: Loaded, canonical: Canonicalizer) -> View:
     """The matcher's view of a loaded model."""
     return View.of(loaded.table, canonical.expand, loaded.folder.value, rounding=rounding_bodies(loaded.proto))
+
+
+def sizes(table: Table, operator: str) -> list[tuple[object, ...]]:
+    """Of what the nodes of one type compute when the model runs, in order."""
+    return [
+        table.type(v).dims for v, n in table.order() if n.operator.onnx == operator and v not in table.values.constant
+    ]
+
+
+def together(rules: Rewriter, view: View, bundle: Bundle) -> View:
+    """The view after the rules of a bundle, again and again, at all sites."""
+    for _ in range(8):
+        for name in (*bundle.leading, *bundle.following):
+            matches = [m for ms in rules.only([name]).all_matches(view).values() for m in ms if m.rule.name == name]
+            moved = rules.apply(view, matches, 16) if matches else None
+            view = view if moved is None else moved.view
+    return view
 
 
 def searched(

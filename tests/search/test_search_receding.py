@@ -18,7 +18,7 @@ from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
 from taso_py.search.receding import BEGINNING, recedes
 from taso_py.search.strategy import ROUNDS
-from tests.helpers.graphs import model, searched, view_of
+from tests.helpers.graphs import model, searched, sizes, view_of
 from tests.helpers.onnx_io_models import run
 
 TOKENS, WIDTH, HEADS = 12, 16, 4
@@ -53,13 +53,6 @@ class Writer(GraphWriter):
 
     def integers(self, name: str, value: int | list[int]) -> str:
         return self.op("Constant", name, **({"value_int": value} if isinstance(value, int) else {"value_ints": value}))
-
-
-def shapes(table: Table, operator: str) -> list[tuple[object, ...]]:
-    """Of what the nodes of one type compute, in order."""
-    return [
-        table.type(v).dims for v, n in table.order() if n.operator.onnx == operator and v not in table.values.constant
-    ]
 
 
 def encoder(layers: int, read: Iterable[int] | int) -> onnx.ModelProto:
@@ -100,17 +93,17 @@ def encoder(layers: int, read: Iterable[int] | int) -> onnx.ModelProto:
 
 def test_the_last_layer_of_a_classifier_is_computed_for_the_token_that_is_read() -> None:
     table = receded(encoder(2, 0))
-    rows = [s[-2] for s in shapes(table, "Relu")]
+    rows = [s[-2] for s in sizes(table, "Relu")]
     assert rows == [TOKENS, 1]
-    assert [s[-2] for s in shapes(table, "Softmax")] == [TOKENS, 1]
+    assert [s[-2] for s in sizes(table, "Softmax")] == [TOKENS, 1]
     # queries, scores, what is weighted, its projection, the perceptron's two layers and the classifier are of one row
-    products = shapes(table, "MatMul") + shapes(table, "Gemm")
+    products = sizes(table, "MatMul") + sizes(table, "Gemm")
     assert sum(1 for s in products if s[-2] == 1) == 7
 
 
 def test_two_tokens_are_cut_from_the_range_that_they_share() -> None:
     table = receded(encoder(1, (4, 6)))
-    assert [s[-2] for s in shapes(table, "Relu")] == [3]
+    assert [s[-2] for s in sizes(table, "Relu")] == [3]
 
 
 def test_what_is_read_as_a_whole_too_stays_whole() -> None:
@@ -121,7 +114,7 @@ def test_what_is_read_as_a_whole_too_stays_whole() -> None:
         w=(16, 16),
     )
     _, found = searched(proto)
-    assert all(shapes(state.table, "Softplus") == [(8, 16)] for state in found.states)
+    assert all(sizes(state.table, "Softplus") == [(8, 16)] for state in found.states)
 
 
 def stack(dilations: list[int], length: int, *, causal: bool) -> onnx.ModelProto:
@@ -142,14 +135,14 @@ def stack(dilations: list[int], length: int, *, causal: bool) -> onnx.ModelProto
 def test_a_stack_of_dilated_convolutions_is_computed_under_the_taps_alone() -> None:
     dilations = [1, 2, 4, 8]
     table = receded(stack(dilations, 64, causal=True))
-    places = [s[-1] for s in shapes(table, "Conv")]
+    places = [s[-1] for s in sizes(table, "Conv")]
     # of the last convolution one place; of the one before three, under its taps; then every second of 7, and 15
     assert places == [15, 7, 3, 1]
 
 
 def test_a_stack_that_reaches_over_the_end_is_padded_there() -> None:
     table = receded(stack([1, 1, 1], 32, causal=False))
-    assert [s[-1] for s in shapes(table, "Conv")] == [3, 2, 1]
+    assert [s[-1] for s in sizes(table, "Conv")] == [3, 2, 1]
 
 
 def test_crops_go_back_along_both_axes() -> None:
@@ -162,7 +155,7 @@ def test_crops_go_back_along_both_axes() -> None:
     x = graph.op("DepthToSpace", "d", x, blocksize=2)
     bounds = [graph.integers(name, v) for name, v in (("s", [16, 20]), ("e", [48, 44]), ("axes", [2, 3]))]
     table = receded(graph.model({graph.op("Slice", "y", x, *bounds): (1, 2, 32, 24)}))
-    assert [s[2:] for s in shapes(table, "Conv")] == [(20, 16), (18, 14), (16, 12)]
+    assert [s[2:] for s in sizes(table, "Conv")] == [(20, 16), (18, 14), (16, 12)]
 
 
 HOSTILE = {

@@ -13,7 +13,7 @@ from taso_py.rules.library import load as load_library
 from taso_py.search.bundles import BUNDLES
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
-from tests.helpers.graphs import model, running, searched, view_of
+from tests.helpers.graphs import model, running, searched, sizes, together, view_of
 from tests.helpers.onnx_io_models import run
 
 
@@ -35,12 +35,6 @@ def best(proto: onnx.ModelProto) -> Table:
     table = found.states[0].table
     agree(proto, loaded, table)
     return table
-
-
-def sizes(table: Table, operator: str) -> list[tuple[object, ...]]:
-    return [
-        table.type(v).dims for v, n in table.order() if n.operator.onnx == operator and v not in table.values.constant
-    ]
 
 
 @pytest.mark.parametrize(
@@ -129,14 +123,9 @@ def test_gated_convolutions_are_one_of_the_gated_sum_of_kernels(experts: int) ->
           r = ReduceSum<keepdims = 0>(m, one) y = Relu(r) }}""",
         **weights,
     )
-    loaded, library, bundle = load(proto), load_library(), BUNDLES["kernels added up"]
+    loaded, library = load(proto), load_library()
     canonical = Canonicalizer.of(library.canonical, library.cleanup)
     rules = Rewriter.of(library.search | library.cleanup, canonical)
-    view = view_of(loaded, canonical)
-    for _ in range(8):
-        for name in (*bundle.leading, *bundle.following):
-            matches = [m for ms in rules.only([name]).all_matches(view).values() for m in ms if m.rule.name == name]
-            moved = rules.apply(view, matches, 16) if matches else None
-            view = view if moved is None else moved.view
+    view = together(rules, view_of(loaded, canonical), BUNDLES["kernels added up"])
     assert running(view.table)["Conv"] == 1
     agree(proto, loaded, view.table)
