@@ -178,7 +178,7 @@ class Worker:
     def time_undelayed(
         self, handles: Sequence[int], feeds: Sequence[Feeds], *, rounds: int, block_s: float, deadline: float
     ) -> Timings:
-        """Like `time_rounds`, of runs that never waited for a CPU; rounds without such are made up for if possible."""
+        """Like `time_rounds`, of runs that never waited for a CPU, or little; others are made up for if possible."""
         return self._timed(handles, feeds, deadline, Time((), rounds, block_s, 0, True, undelayed=True))
 
     def _timed(self, handles: Sequence[int], feeds: Sequence[Feeds], deadline: float | None, like: Time) -> Timings:

@@ -143,6 +143,8 @@ class Timings:
 
     rounds: list[list[Any]]
     delayed: int
+    waited: list[list[float]]
+    """The part of each run of a block, at most, by which it may be longer because its threads waited for a CPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 
 from taso_py.backend.client import Worker
-from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
+from taso_py.backend.protocol import Feeds, ModelRef, Timings, WorkerConfig
 from taso_py.backend.statistics import (
     Interval,
     Percentiles,
@@ -114,10 +114,11 @@ def confirm(
     """Original against winner in a fresh worker, until ``deadline`` (time.monotonic()); one run takes ``run_s``.
 
     Rounds in which a model had to wait for a CPU in all its runs do not count, and are made up for as time allows.
+    Where it waited little, the interval holds the ratio without that as well.
     The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
     favour it by a percent for as long as it lives; less often where opening them would take most of the time.
     """
-    pairs, delayed = list[list[float]](), 0  # of a round: before, after of workload 0, before, after of 1, ...
+    found, missing = list[Timings](), rounds
     feeds = [feed for feed in workloads for _ in range(2)]
     with Worker(config) as worker, worker.keeping_to(deadline + _PATIENCE_S):
         while groups and (begin := time.monotonic()) < deadline:
@@ -128,16 +129,15 @@ def confirm(
             timed = worker.time_undelayed(
                 handles * len(workloads),
                 feeds,
-                rounds=-(-(rounds - len(pairs)) // groups),
-                block_s=affordable_block(block_s, rest, rounds - len(pairs), len(feeds), run_s),
+                rounds=-(-missing // groups),
+                block_s=affordable_block(block_s, rest, missing, len(feeds), run_s),
                 deadline=now + rest / groups,
             )
-            pairs += [[float(np.median(block)) for block in blocks] for blocks in timed.rounds]
-            delayed += timed.delayed
-            groups -= 1
+            found.append(timed)
+            missing, groups = missing - len(timed.rounds), groups - 1
             for handle in handles:
                 worker.close(handle)
-    return replace(confirmation_of(pairs, seed), delayed=delayed) if pairs else Unconfirmed(delayed)
+    return _concluded(found, seed)
 
 
 def bench(
@@ -167,6 +167,13 @@ def bench(
     return BenchReport(tuple(rows), len(timed))
 
 
+def _concluded(found: Sequence[Timings], seed: int) -> Confirmation | Unconfirmed:
+    pairs = [[float(np.median(block)) for block in blocks] for timed in found for blocks in timed.rounds]
+    waited = [parts for timed in found for parts in timed.waited]
+    delayed = sum(timed.delayed for timed in found)
+    return replace(confirmation_of(pairs, seed, waited), delayed=delayed) if pairs else Unconfirmed(delayed)
+
+
 def _open_pair(worker: Worker, original: ModelRef, winner: ModelRef, *, reverse: bool) -> list[int]:
     if not reverse:
         return [worker.open(original), worker.open(winner)]
@@ -179,11 +186,20 @@ def _affordable_groups(groups: int, seconds: float, opening_s: float) -> int:
     return max(1, int(min(groups, _OPENING_SHARE * seconds / max(opening_s, 1e-9))))
 
 
-def confirmation_of(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation:
-    """Of at least one round: seconds before and after in workload 0, before and after in workload 1, and so on."""
-    ratios = [[row[i] / row[i + 1] for i in range(0, len(row), 2)] for row in pairs]
-    total = bootstrap_interval([geometric_mean(row) for row in ratios], seed=seed)
+def confirmation_of(
+    pairs: Sequence[Sequence[float]], seed: int, waited: Sequence[Sequence[float]] = ()
+) -> Confirmation:
+    """Of at least one round: seconds before and after in workload 0, before and after in workload 1, and so on.
+
+    ``waited``: the part of each of them, at most, that was spent waiting for a CPU; none if it is empty.
+    """
+    calm = waited or [[0.0] * len(row) for row in pairs]
+    ratios = [_ratios(row) for row in pairs]
+    least = [_ratios(_without(row, parts, 0)) for row, parts in zip(pairs, calm, strict=True)]
+    most = [_ratios(_without(row, parts, 1)) for row, parts in zip(pairs, calm, strict=True)]
+    total = _interval(*([geometric_mean(row) for row in rows] for rows in (ratios, least, most)), seed=seed)
     summed = tuple((1000 * sum(row[::2]), 1000 * sum(row[1::2])) for row in pairs)
+    columns = zip(*(zip(*rows, strict=True) for rows in (ratios, least, most)), strict=True)
     return Confirmation(
         speedup=total.median,
         low=total.low,
@@ -192,5 +208,20 @@ def confirmation_of(pairs: Sequence[Sequence[float]], seed: int) -> Confirmation
         after_ms=median([after for _, after in summed]),
         rounds=len(pairs),
         rounds_ms=summed,
-        workloads=tuple(bootstrap_interval(column, seed=seed) for column in zip(*ratios, strict=True)),
+        workloads=tuple(_interval(*column, seed=seed) for column in columns),
     )
+
+
+def _without(row: Sequence[float], parts: Sequence[float], side: int) -> list[float]:
+    """The times of a round, of which those before (``side`` 0) or after (1) did not wait."""
+    return [t * (1 - w) if i % 2 == side else t for i, (t, w) in enumerate(zip(row, parts, strict=True))]
+
+
+def _ratios(row: Sequence[float]) -> list[float]:
+    return [row[i] / row[i + 1] for i in range(0, len(row), 2)]
+
+
+def _interval(ratios: Sequence[float], least: Sequence[float], most: Sequence[float], *, seed: int) -> Interval:
+    """The median of the ratios; from the lower end of the least that they may be to the upper end of the most."""
+    found = bootstrap_interval(ratios, seed=seed)
+    return Interval(found.median, bootstrap_interval(least, seed=seed).low, bootstrap_interval(most, seed=seed).high)

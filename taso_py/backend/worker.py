@@ -23,7 +23,7 @@ import onnxruntime as ort
 
 from taso_py.backend import conformance, offered, values
 from taso_py.backend.accelerators import Memory, load_libraries, memory_of
-from taso_py.backend.delays import stolen_s, waited_s, was_delayed
+from taso_py.backend.blocks import Block, run_block, undelayed_block
 from taso_py.backend.kernels import Kernel, kernels_of, nodes_by_provider
 from taso_py.backend.protocol import (
     CPU,
@@ -66,12 +66,8 @@ _LEVELS = dict(
     )
 )
 
-_GROUP_S = 0.0005
-"""Runs are judged together for so long: looking at every thread takes a tenth of it."""
 _MOST_DELAYED = 3
 """Rounds that may not count for each that should."""
-_PATIENCE, _LEAST_CLEAN = 4.0, 0.1
-"""How many times longer a block may take than wanted, and which part of it must be left without delayed runs."""
 _LEAST_PROFILED, _MOST_PROFILED = 5, 200
 """Runs of a profile: a million events are the most that ONNX Runtime keeps."""
 
@@ -206,7 +202,7 @@ class Host:
     def time(self, request: Time) -> Timings:
         """The seconds of each run; a round that the deadline interrupts is dropped."""
         deadline = time.perf_counter() + request.budget_s
-        rounds: list[list[Any]] = []
+        rounds: list[list[Block]] = []
         delayed = 0
         gc.disable()
         try:
@@ -214,26 +210,29 @@ class Host:
             while len(rounds) < request.rounds and delayed < _MOST_DELAYED * request.rounds:
                 forward = (len(rounds) + delayed) % 2 == 0
                 blocks = [self._block(run, request, deadline) for run in (runs if forward else runs[::-1])]
-                waited = any(block is not None and block.size == 0 for block in blocks)
+                whole = [block for block in blocks if block is not None]
+                waited = not all(block.counts for block in whole)
                 delayed += waited
-                if any(block is None for block in blocks):
+                if len(whole) < len(blocks):
                     break
                 if not waited:
-                    rounds.append(blocks if forward else blocks[::-1])
+                    rounds.append(whole if forward else whole[::-1])
         except SuperoptError:
             raise
         except Exception as error:
             raise ModelError(one_line(error)) from error
         finally:
             gc.enable()
-        return Timings(rounds, delayed)
+        seconds = [[block.seconds for block in blocks] for blocks in rounds]
+        return Timings(seconds, delayed, [[block.waited for block in blocks] for blocks in rounds])
 
-    def _block(self, run: Callable[[], object], request: Time, deadline: float) -> Any:
+    def _block(self, run: Callable[[], object], request: Time, deadline: float) -> Block | None:
         if request.warm and time.perf_counter() < deadline:
             run()
         if request.undelayed:
-            return _undelayed_block(run, request.block_s, deadline, self.config.threads)
-        return _block(run, request.block_s, deadline)
+            return undelayed_block(run, request.block_s, deadline, self.config.threads)
+        runs = run_block(run, request.block_s, deadline)
+        return None if runs is None else Block(runs)
 
     def profile(self, request: Profile) -> tuple[Kernel, ...]:
         """Kernel times of a model; a first run that makes everything ready is among the slower half of its runs."""
@@ -273,52 +272,6 @@ def _repeated(run: Callable[[], object], seconds: float) -> int:
         run()
         count += 1
     return count
-
-
-def _undelayed_block(run: Callable[[], object], block_s: float, deadline: float, threads: int) -> Any:
-    """Like `_block`, without runs that waited for a CPU, for as long as it takes within reason; empty if all did.
-
-    Empty as well where runs waited and then the deadline passes: without them the time would have been enough.
-    """
-    import numpy as np
-
-    kept: list[Any] = []
-    clean, late, begin, stolen = 0.0, False, time.perf_counter(), stolen_s()
-    while clean < block_s and time.perf_counter() - begin < _PATIENCE * block_s:
-        waited = waited_s()
-        runs = _block(run, _GROUP_S, deadline)
-        if runs is None:
-            return np.array([]) if late else None
-        took = float(runs.sum())
-        if was_delayed(waited_s() - waited, took, threads):
-            late = True
-        else:
-            kept.append(runs)
-            clean += took
-    took = time.perf_counter() - begin
-    if was_delayed(stolen_s() - stolen, took, threads) or clean < _LEAST_CLEAN * block_s:
-        return np.array([])
-    return np.concatenate(kept)
-
-
-def _block(run: Callable[[], object], block_s: float, deadline: float) -> Any:
-    """Seconds of each run of one block (at least one run), or None when the deadline passes first."""
-    import numpy as np
-
-    clock = time.perf_counter
-    if clock() >= deadline:
-        return None
-    seconds = []
-    begin = before = clock()
-    while True:
-        if before >= deadline:
-            return None
-        run()
-        after = clock()
-        seconds.append(after - before)
-        if after - begin >= block_s:
-            return np.array(seconds)
-        before = after
 
 
 def _signature(session: ort.InferenceSession) -> Signature:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taso_py.backend import delays, worker
+from taso_py.backend import blocks, delays, worker
+from taso_py.backend.blocks import Block
 from taso_py.backend.protocol import Feeds, Time, WorkerConfig
 
 NEVER = float("inf")
@@ -16,15 +17,18 @@ X: Feeds = {"x": np.ones((4, 4), np.float32)}
 
 
 @pytest.mark.parametrize(
-    ("waits", "kept"),
+    ("waits", "kept", "share"),
     [
-        ([0.0] * 8, 4),  # nobody else: until the block is full
-        ([0.0, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0], 4),  # what waited is made up for
-        ([0.5] * 20, 0),  # others have the CPUs: nothing counts
+        ([0.0] * 8, 4, 0.0),  # nobody else: until the block is full
+        ([0.0, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0], 4, 0.0),  # what waited is made up for
+        ([0.0, 0.05, 0.0, 0.0, 0.0, 0.05, 0.0, 0.0], 4, 0.0),  # what waited little as well
+        ([0.02, 0.05, 0.5, 0.03] * 4, 3, 0.03),  # a machine's housekeeping: the calmer half of what waited little
+        ([0.11] * 20, 0, 0.0),
+        ([0.5] * 20, 0, 0.0),  # others have the CPUs: nothing counts
     ],
 )
 def test_runs_that_waited_for_a_cpu_do_not_count(
-    monkeypatch: pytest.MonkeyPatch, waits: list[float], kept: int
+    monkeypatch: pytest.MonkeyPatch, waits: list[float], kept: int, share: float
 ) -> None:
     clock, waited, left = [0.0], [0.0], iter(waits)
 
@@ -33,9 +37,13 @@ def test_runs_that_waited_for_a_cpu_do_not_count(
         waited[0] += next(left)
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(worker, "waited_s", lambda: waited[0])
-    monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
-    assert list(worker._undelayed_block(run, 4.0, NEVER, 2)) == [1.0] * kept
+    monkeypatch.setattr(blocks, "waited_s", lambda: waited[0])
+    monkeypatch.setattr(blocks, "stolen_s", lambda: 0.0)
+    found = blocks.undelayed_block(run, 4.0, NEVER, 2)
+    assert found is not None
+    assert list(found.seconds) == [1.0] * kept
+    assert found.waited == pytest.approx(share)
+    assert found.counts == bool(kept)
 
 
 def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +53,11 @@ def test_a_block_in_which_the_machine_was_given_to_others_does_not_count(monkeyp
         clock[0] += 1.0
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(worker, "waited_s", lambda: 0.0)
-    monkeypatch.setattr(worker, "stolen_s", lambda: 0.2 * clock[0])
-    assert worker._undelayed_block(run, 4.0, NEVER, 2).size == 0
+    monkeypatch.setattr(blocks, "waited_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "stolen_s", lambda: 0.2 * clock[0])
+    found = blocks.undelayed_block(run, 4.0, NEVER, 2)
+    assert found is not None
+    assert not found.counts
 
 
 @pytest.mark.parametrize(("wait", "delayed"), [(0.5, 1), (0.0, 0)])
@@ -61,8 +71,8 @@ def test_a_round_that_the_deadline_cuts_off_was_delayed_only_if_runs_waited(
         waited[0] += wait
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(worker, "waited_s", lambda: waited[0])
-    monkeypatch.setattr(worker, "stolen_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "waited_s", lambda: waited[0])
+    monkeypatch.setattr(blocks, "stolen_s", lambda: 0.0)
     monkeypatch.setattr(worker.Host, "_runner", lambda *_: run)
     host = worker.Host.__new__(worker.Host)
     host.config = WorkerConfig()
@@ -71,13 +81,13 @@ def test_a_round_that_the_deadline_cuts_off_was_delayed_only_if_runs_waited(
 
 
 def test_a_delayed_round_is_made_up_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = iter([np.array([]), np.array([1.0]), np.array([1.0]), *[np.array([])] * 20])
+    results = iter([Block(()), Block((1.0,)), Block((1.0,), 0.05), *[Block(())] * 20])
     monkeypatch.setattr(worker.Host, "_block", lambda *_: next(results))
     monkeypatch.setattr(worker.Host, "_runner", lambda *_: lambda: None)
     host = worker.Host.__new__(worker.Host)
     host.config = WorkerConfig()
     found = host.time(Time(((1, X),), rounds=4, block_s=0.0, budget_s=1e6, warm=False, undelayed=True))
-    assert (len(found.rounds), found.delayed) == (2, 12)
+    assert (len(found.rounds), found.delayed, found.waited) == (2, 12, [[0.0], [0.05]])
 
 
 def test_a_process_knows_how_long_it_waited() -> None:

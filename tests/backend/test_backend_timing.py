@@ -18,7 +18,7 @@ from taso_py.backend import timing
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, Time, Timings, WorkerConfig
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
-from taso_py.backend.timing import Confirmation, Unconfirmed, bench, confirm
+from taso_py.backend.timing import Confirmation, Unconfirmed, bench, confirm, confirmation_of
 from taso_py.errors import TooLateError
 from tests.helpers.scripted import NEVER, ONE, ScriptedWorker, X, refs, text_model
 
@@ -163,6 +163,18 @@ def test_rounds_that_were_delayed_are_told_and_too_few_others_confirm_nothing(mo
     assert nothing == Unconfirmed(22)
 
 
+def test_what_may_have_been_waited_is_within_the_interval() -> None:
+    pairs = [[1.0, 0.5]] * 12
+    calm, waited = confirmation_of(pairs, 0), confirmation_of(pairs, 0, [[0.05, 0.02]] * 12)
+    assert (calm.speedup, calm.low, calm.high) == (2.0, 2.0, 2.0)
+    assert (waited.speedup, waited.low, waited.high) == pytest.approx((2.0, 2 * 0.95, 2 / 0.98))
+    assert waited.improves()
+    assert not confirmation_of([[1.03, 1.0]] * 12, 0, [[0.05, 0.0]] * 12).improves()
+    several = confirmation_of([[1.0, 0.5, 1.0, 1.0]] * 12, 0, [[0.0, 0.0, 0.1, 0.0]] * 12)
+    assert [w.low for w in several.workloads] == pytest.approx([2.0, 0.9])
+    assert [w.high for w in several.workloads] == pytest.approx([2.0, 1.0])
+
+
 def test_blocks_of_real_sessions() -> None:
     with Worker(WorkerConfig(threads=2)) as worker:
         handles = [worker.open(text_model("y = Relu(x)")), worker.open(text_model("y = Softmax(x)"))]
@@ -181,7 +193,9 @@ def test_a_block_begins_with_a_warm_run_if_wanted(warm: bool, runs: int) -> None
 
     done: list[None] = []
     request = Time((), rounds=1, block_s=0.0, budget_s=1.0, warm=warm)
-    assert len(Host.__new__(Host)._block(lambda: done.append(None), request, NEVER)) == 1
+    block = Host.__new__(Host)._block(lambda: done.append(None), request, NEVER)
+    assert block is not None
+    assert len(block.seconds) == 1
     assert len(done) == runs
 
 

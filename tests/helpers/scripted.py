@@ -70,7 +70,7 @@ class ScriptedWorker(Worker):
         """Of each request at most ``undelayed`` rounds count."""
         clean = int(min(rounds, self.undelayed))
         found = [[np.array([s]) for s in self.time_blocks(handles, feeds)[0]] for _ in range(clean)]
-        return Timings(found, rounds - clean)
+        return Timings(found, rounds - clean, [[0.0] * len(row) for row in found])
 
 
 def refs(*names: str) -> list[ModelRef]:
