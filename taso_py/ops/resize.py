@@ -34,6 +34,9 @@ _COORDINATES = (
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 _WIDEST = 2**60
+_WHOLE = frozenset({("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")})
+"""Where the nearest of i / s is floor(i / s), for s that float32 divides by without error."""
+_FACTORS = (2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,25 @@ class Resize(Operator):
             return {}
         return {k: size for k, (size, dim) in enumerate(zip(self.sizes, dims, strict=False)) if dim == 1 != size}
 
+    def multiplied(self, dims: Sequence[Size]) -> dict[int, int]:
+        """The axes of unknown size each of whose elements stands so many times in the result, one after the other."""
+        known = self.mode == "nearest" and (self.coordinate_transformation_mode, self.nearest_mode) in _WHOLE
+        if not known or self.keep_aspect_ratio_policy != "stretch":
+            return {}
+        axes = enumerate(zip(self.scales, dims, strict=False))
+        return {k: int(s) for k, (s, d) in axes if not isinstance(d, int) and s in _FACTORS}
+
     def resampled(self, dims: Sequence[Size]) -> dict[int, Axis]:
-        """The axes that change, but for those that are repeated."""
+        """The axes that change, but for those that are repeated or multiplied."""
         given = self.scales or self.sizes
         if bool(self.scales) == bool(self.sizes) or len(given) != len(dims):
             raise TypingError(f"{self} needs one scale or size per axis of {tuple(dims)}")
         if self.keep_aspect_ratio_policy != "stretch":
             return self._in_ratio(dims)
         found: dict[int, Axis] = {}
-        repeated = self.repeated(dims)
+        others = self.repeated(dims).keys() | self.multiplied(dims).keys()
         for k, (target, dim) in enumerate(zip(given, dims, strict=True)):
-            if k in repeated:
+            if k in others:
                 continue
             region = (self.roi[k], self.roi[k + len(dims)]) if self.roi else (0.0, 1.0)
             if target == (1.0 if self.scales else dim):
@@ -162,6 +173,8 @@ class Resize(Operator):
             if at_least(size, 1) is False:
                 raise TypingError(f"Resize to the size {size}")
             dims[k] = size
+        for k, factor in self.multiplied(x.dims).items():
+            dims[k] = factor * dims[k]
         self._check_tables(x.dims)
         return TensorType(x.dtype, tuple(dims))
 
@@ -191,11 +204,11 @@ class Resize(Operator):
             if self.mode != "nearest":
                 return self._interpolated(x, index)
             return x[[i if s == 1.0 else image(f"{rule},{s}", d, i) for i, d, s in rows]]
-        axes, repeated = self.resampled(x.dims), self.repeated(x.dims)
-        if not axes and not repeated:
+        axes, repeated, multiplied = self.resampled(x.dims), self.repeated(x.dims), self.multiplied(x.dims)
+        if not axes and not repeated and not multiplied:
             return x[index]
         if self.mode == "nearest":
-            place = [0 if k in repeated else i for k, i in enumerate(index)]
+            place = [0 if k in repeated else i // multiplied.get(k, 1) for k, i in enumerate(index)]
             for k, axis in axes.items():
                 place[k] = lookup(nearest_table(axis, self.nearest_mode), index[k])
             value: Scalar = x[place]

@@ -124,6 +124,10 @@ BUNDLES: Mapping[str, Bundle] = {
             "transpose-in-order",
         ),
     ),
+    "pixels repeated behind convolutions": Bundle(
+        ("conv-of-repeated-image", "conv-beside-repeated-image-first", "conv-beside-repeated-image-last"),
+        ("four-images-interleaved",),
+    ),
     "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),
 }
 """By what they are for."""

@@ -60,7 +60,7 @@ def test_scales_of_a_resize_become_variables_and_kernels_of_one_pixel_stay(repla
     (rule,) = outcome.rules
     # For any scales the image that a convolution sees after the Resize might be empty.
     assert "scales=[1.0, 1.0, 2.0, 2.0]" in rule.text()
-    assert "y[q, n, 1, 1]" in rule.text()
+    assert "x[m, n, q, r], y[t, n, 1, 1]" in rule.text()
 
 
 def test_cuts_of_two_tensors_at_one_place_are_cuts_of_their_sum(replay: Replay) -> None:

@@ -26,6 +26,7 @@ from taso_py.ops.regroup import regroup
 from taso_py.ops.reshape import Flatten, Reshape, Squeeze, Transpose
 from taso_py.ops.resize import Resize
 from taso_py.ops.rows import GatherRows
+from taso_py.ops.sampling import nearest_table
 from taso_py.ops.slicing import Slice
 from tests.helpers.operator_models import call_of
 
@@ -279,6 +280,37 @@ def test_one_element_is_repeated_any_number_of_times() -> None:
     for wrong in ({"mode": "linear"}, {"sizes": (N, 3, 0, 8)}, {"sizes": (N, 3, 8, S)}):
         with pytest.raises(TypingError):
             replace(repeated, **wrong).infer(pixel)
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8, 16, 32])
+@pytest.mark.parametrize(
+    ("coordinates", "rounding"),
+    [("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")],
+)
+def test_an_axis_of_any_size_is_enlarged_as_every_known_one_is(factor: int, coordinates: str, rounding: str) -> None:
+    enlarged = Resize((1.0, 1.0, float(factor), 1.0), (), "nearest", coordinates, rounding)
+    assert enlarged.infer(tensor(N, 3, S, 4)).dims == (N, 3, factor * S, 4)
+    assert enlarged.multiplied((N, 3, S, 4)) == {2: factor}
+    for dim in range(1, 60):
+        (axis,) = enlarged.resampled((1, 3, dim, 4)).values()
+        assert nearest_table(axis, rounding) == tuple(i // factor for i in range(factor * dim))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"nearest_mode": "ceil"},
+        {"coordinate_transformation_mode": "align_corners"},
+        {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "floor"},
+        {"scales": (1.0, 1.0, 3.0, 1.0)},
+        {"scales": (1.0, 1.0, 0.5, 1.0)},
+        {"mode": "linear"},
+    ],
+)
+def test_an_axis_of_any_size_is_enlarged_in_no_other_way(other: dict[str, Any]) -> None:
+    enlarged = Resize((1.0, 1.0, 2.0, 1.0), (), "nearest", "asymmetric", "floor")
+    with pytest.raises(TypingError):
+        replace(enlarged, **other).infer(tensor(N, 3, S, 4))
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,27 @@ def test_gated_convolutions_are_one_of_the_gated_sum_of_kernels(experts: int) ->
     view = together(rules, view_of(loaded, canonical), BUNDLES["kernels added up"])
     assert running(view.table)["Conv"] == 1
     agree(proto, loaded, view.table)
+
+
+@pytest.mark.parametrize("joined", ["u", "j = Concat<axis = 1>(u, s)", "j = Concat<axis = 1>(s, u)"])
+def test_pixels_that_are_repeated_are_convolved_before_that(joined: str) -> None:
+    """Decoders, alone and beside the image of the same size that a U-Net keeps."""
+    read, join = ("u", "") if joined == "u" else ("j", joined)
+    channels = 8 if joined == "u" else 12
+    proto = model(
+        f"""agraph (float[1, 8, 5, 6] x, float[1, 4, 10, 12] s) => (float[1, 6, 10, 12] y) {{
+          scales = Constant<value_floats = [1.0, 1.0, 2.0, 2.0]>()
+          u = Resize<coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , scales)
+          {join} c = Conv<pads = [1, 1, 1, 1]>({read}, w, b) y = Relu(c) }}""",
+        w=(6, channels, 3, 3),
+        b=(6,),
+    )
+    loaded, library = load(proto), load_library()
+    canonical = Canonicalizer.of(library.canonical, library.cleanup)
+    rules = Rewriter.of(library.search | library.cleanup, canonical)
+    table = together(rules, view_of(loaded, canonical), BUNDLES["pixels repeated behind convolutions"]).table
+    counts = running(table)
+    assert counts["Resize"] == 0
+    assert counts["DepthToSpace"] == 1
+    assert sizes(table, "Conv").count((1, 6, 5, 6)) == 4
+    agree(proto, loaded, table)
