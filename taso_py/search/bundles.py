@@ -125,7 +125,7 @@ BUNDLES: Mapping[str, Bundle] = {
         ),
     ),
     "pixels repeated behind convolutions": Bundle(
-        ("conv-of-repeated-image", "conv-beside-repeated-image-first", "conv-beside-repeated-image-last"),
+        ("conv-beside-repeated-image-first", "conv-beside-repeated-image-last", "conv-of-repeated-image"),
         ("four-images-interleaved",),
     ),
     "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),
