@@ -48,17 +48,25 @@ class StopFlag:
     Not a `threading.Event`: a signal handler may run while the main thread holds the event's lock.
     """
 
-    __slots__ = ("_abandoned_by", "_finished_by", "_stopped", "signal")
+    __slots__ = ("_abandoned_by", "_began", "_finished_by", "_stopped", "signal")
 
-    def __init__(self) -> None:
+    def __init__(self, began: float | None = None) -> None:
         self._stopped = False
         self._abandoned_by: frozenset[int] = frozenset()
         self._finished_by: frozenset[int] = frozenset()
         self.signal: int | None = None
         """The first signal, if it was one that asked."""
+        self._began = began
 
     def __bool__(self) -> bool:
         return self._stopped
+
+    def begun(self) -> float:
+        """From when, by `time.monotonic`, the time of what may be stopped counts: for the first that asks, from the
+        moment that was given, so that a program's imports are in it; for others, which are parts of that, from now.
+        """
+        began, self._began = self._began, None
+        return time.monotonic() if began is None else began
 
     def set(self, number: int | None = None) -> None:
         """Ask to stop at the next convenient point."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +53,7 @@ def optimize(model: Path, out: Path | None, options: Options, delivery: Delivery
     if out is not None:
         delivery = _into(out, delivery)
     # From the first moment to the last: a signal while libraries are imported, or while the report is written, too.
-    with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+    with stop_on_interrupt(StopFlag(time.monotonic()), SIGNALS) as stop:
         _optimize(model, options, delivery, stop)
         if stop.signal is not None:
             raise click.exceptions.Exit(exit_code_after(stop.signal))

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -173,14 +174,13 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
 
     `ModelError` for one whose name is not UTF-8: protobuf gives bytes for it.
     """
+    if isinstance(model, Path):
+        return _locations_in_file(model, stamps_of([model]).get(model))
     import onnx
 
-    from taso_py.onnx_io.read import parsed
-
-    proto = parsed(model) if isinstance(model, Path) else model
     found: frozenset[str | bytes] = frozenset(
         entry.value
-        for tensor in _tensors(proto)
+        for tensor in _tensors(model)
         if tensor.data_location == onnx.TensorProto.EXTERNAL
         for entry in tensor.external_data
         if entry.key == "location"
@@ -188,6 +188,14 @@ def external_locations(model: Path | onnx.ModelProto) -> frozenset[str]:
     if strange := [name for name in found if isinstance(name, bytes)]:
         raise ModelError(f"external data has the name {strange[0][:60]!r}, which is not UTF-8: export the model again")
     return frozenset(name for name in found if isinstance(name, str))
+
+
+@lru_cache(maxsize=16)
+def _locations_in_file(path: Path, _stamp: Stamp | None) -> frozenset[str]:
+    """Of a file as it looked: a run asks four times, and to parse half a gigabyte takes a second."""
+    from taso_py.onnx_io.read import parsed
+
+    return external_locations(parsed(path))
 
 
 def model_files(model: Path) -> tuple[Path, ...]:

@@ -55,7 +55,7 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     The exact result comes back where no approximation keeps the budget, is faster, or is confirmed before a signal;
     `Result.approximation` says why.  UsageError for samples or a metric that do not fit the model.
     """
-    clock = Clock(options.time_budget_s)
+    clock = Clock.since(stop.begun(), options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
     original = reference(source)
@@ -72,7 +72,8 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
     result = replace(
         _approximated(source, original, exact, _Means(options, data, clock, progress, stop, given)), notes=notes
     )
-    phases = {**exact.phases_s, "approximate": clock.elapsed() - sum(exact.phases_s.values())}
+    phases = {**exact.phases_s, **clock.phases}
+    phases["approximate"] = clock.elapsed() - sum(phases.values())
     return replace(result, elapsed_s=clock.elapsed(), phases_s=phases)
 
 

@@ -82,7 +82,7 @@ def optimize(
     ``pool`` lends its workers to the run, the checker's included, and keeps them alive for the next one;
     ``finalists`` chooses what is raced.
     """
-    clock = Clock(options.time_budget_s)
+    clock = Clock.since(stop.begun(), options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
     progress.update(remaining_s=clock.left())

@@ -82,7 +82,7 @@ def optimize(source: Path | onnx.ModelProto, options: Options, *, progress: Prog
 
     A provider that fails, gives other values or does not compute in float32 is left out, and said so in `placement`.
     """
-    clock = Clock(options.time_budget_s)
+    clock = Clock.since(stop.begun(), options.time_budget_s)
     require_runnable(source)
     progress.phase("load")
     found, raced = at_home(options), None

@@ -48,6 +48,13 @@ class Clock:
     _shared: float | None = None
     """What was used before there were shares."""
 
+    @classmethod
+    def since(cls, begin: float, budget: float) -> Clock:
+        """One that began before there was a clock: that time is a phase of its own."""
+        clock = cls(budget, begin, _last=begin)
+        clock.lap("start")
+        return clock
+
     def at(self, share: float) -> float:
         """The moment when this share of the budget, less what was used before there were shares, is used up."""
         before = self._shared or 0.0

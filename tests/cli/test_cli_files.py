@@ -16,6 +16,7 @@ from onnx import numpy_helper
 
 from taso_py.errors import ModelError, OutputError
 from taso_py.files import check_target, require_model_file, write_atomically, write_text
+from taso_py.onnx_io import read
 from taso_py.onnx_io.artifact import CopiedFile, GivenProto, RewrittenModel, external_locations
 from tests.conftest import cli_environment, tiny_network
 
@@ -199,6 +200,15 @@ def test_external_locations_are_found_in_attributes_and_subgraphs(tmp_path: Path
     )
     (tmp_path / "model.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
     assert external_locations(tmp_path / "model.onnx") == {"inner.bin"}
+
+
+def test_external_locations_are_those_of_the_file_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, times = tmp_path / "model.onnx", []
+    monkeypatch.setattr(read, "parsed", lambda path, real=read.parsed: times.append(path) or real(path))
+    for location in ("one.bin", "other.bin"):
+        save_external(path, location)
+        assert [external_locations(path), external_locations(path)] == [{location}] * 2
+    assert times == [path, path]
 
 
 @pytest.mark.parametrize(("name", "reason"), [("none", "does not exist"), (".", "directory"), ("empty", "empty")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import numpy_helper
 from taso_py.options import Options
 from taso_py.run.run import MOST_LEFT, Clock, writing_seconds
 from taso_py.run.subject import prepare
+from taso_py.stop import StopFlag
 from tests.conftest import tiny_network
 
 
@@ -41,6 +43,14 @@ def test_shares_are_of_what_reading_the_model_left() -> None:
     assert clock.at(1.0) == pytest.approx(clock.begin + 100)
     clock.leave(20.0)
     assert clock.at(1.0) == pytest.approx(clock.begin + 80)
+
+
+def test_the_time_of_the_imports_counts_once() -> None:
+    began = time.monotonic() - 10
+    stop = StopFlag(began)
+    whole, part = Clock.since(stop.begun(), 60.0), Clock.since(stop.begun(), 20.0)
+    assert (whole.begin, whole.phases["start"] >= 10) == (began, True)
+    assert part.begin > began + 9
 
 
 @pytest.mark.parametrize("outside", [False, True])
