@@ -3,7 +3,7 @@
     python -m scripts.audit.robustness --sample 150
     python -m scripts.audit.robustness --random 2000 --jobs 4 --only random
     python -m scripts.audit.robustness --random 300 --first 2000 --apply-all
-    python -m scripts.audit.robustness --models some/folder --only some
+    python -m scripts.audit.robustness --models some/folder --only some --output endings.jsonl --resume
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
 models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); models
@@ -192,6 +192,11 @@ def _superopt(temporary: Path, *words: str | Path) -> subprocess.CompletedProces
         return None
 
 
+def told_in(output: Path) -> list[Ending]:
+    """The endings in a file of an earlier run."""
+    return [Ending(**json.loads(line)) for line in output.read_text(encoding="utf-8").splitlines()]
+
+
 def _counts(endings: Iterable[Ending]) -> Table:
     found = list(endings)
     codes = sorted({e.code for e in found}, key=str)
@@ -219,6 +224,7 @@ def _counts(endings: Iterable[Ending]) -> Table:
 @click.option("--budget", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Of each run.")
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE",
               help="Append every ending, as JSON lines.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Leave out what --output tells of already; its endings are counted.")
 def main(
     *,
     sample: int | None,
@@ -231,6 +237,7 @@ def main(
     jobs: int,
     budget: float,
     output: Path | None,
+    resume: bool,
 ) -> None:
     """Run the corpus, or a sample of it, and count exit codes by kind."""
     made = (*random_models(count, first), *wild_models(count, first))
@@ -240,7 +247,9 @@ def main(
     subjects = [s for s in every if not kinds or s.kind in kinds]
     if sample is not None and sample < len(subjects):
         subjects = random.Random(seed).sample(subjects, sample)
-    endings: list[Ending] = []
+    endings = told_in(output) if resume and output is not None and output.exists() else []
+    known = {(e.kind, e.name) for e in endings}
+    subjects = [s for s in subjects if (s.kind, s.name) not in known]
     with tempfile.TemporaryDirectory(prefix="superopt-audit-") as name, ThreadPoolExecutor(jobs) as pool:
         for ending in pool.map(lambda s: run(s, Path(name), budget, *options), subjects):
             endings.append(ending)
