@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
+from taso_py.check.conditioning import Conditioning
 from taso_py.check.facts import ModelFacts, interface_difference, read_facts
 from taso_py.check.fitting import Fit
 from taso_py.check.headroom import cramped
@@ -62,6 +63,7 @@ class Checker:
         self._oracle = Oracle(self._worker, self.original, self.facts, workloads, dict(overrides or {}), seed)
         self._oracle.sizes = sizes or {}
         self._prepared: Prepared | None = None
+        self._conditioning: Conditioning | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -125,10 +127,13 @@ class Checker:
         TooLateError where the checker's own last moment passes.
         """
         begin = time.monotonic()
+        prepared = self.prepare()
+        if self._conditioning is None:
+            self._conditioning = Conditioning(self._worker, self.original, prepared)
         trial = CandidateTrial(
             candidate=ModelRef.of(candidate),
             original=self.original,
-            prepared=self.prepare(),
+            prepared=prepared,
             facts=self.facts,
             config=self.config,
             oracle=self._worker,
@@ -136,6 +141,7 @@ class Checker:
             deadline=deadline,
             until=self.limits.until,
             first_failure=first_failure,
+            conditioning=self._conditioning,
             closeness=self.closeness,
         )
         with self._in_time():

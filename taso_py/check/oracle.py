@@ -59,6 +59,8 @@ class Prepared:
     """Outputs that differ between two runs of the original: only their form is compared."""
     left_out: int = 0
     """Sets of inputs for which there was no time."""
+    evaluable: bool = False
+    """Whether nothing in the original is random and, as far as is known, the float64 evaluation has its operators."""
     _own: dict[str, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +127,8 @@ class Oracle:
                 self.worker.close(optimised)
         if not cases:
             raise ModelError(f"{self.original.name}: ONNX Runtime runs it only sometimes: {self.notes[-1]}")
-        return Prepared(tuple(cases), tuple(self.notes), unstable, self.left_out)
+        evaluable = self.evaluable and not self.facts.random
+        return Prepared(tuple(cases), tuple(self.notes), unstable, self.left_out, evaluable)
 
     def _open_exact(self) -> int:
         try:

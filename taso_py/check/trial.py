@@ -36,6 +36,7 @@ class CandidateTrial:
     until: float
     """After this there is no verdict; both are time.monotonic() values."""
     first_failure: bool
+    conditioning: Conditioning
     closeness: Closeness | None
     """The user's own tolerance, in place of those of the element types."""
     reason: str | None = None
@@ -47,7 +48,6 @@ class CandidateTrial:
     """Whether there was no time for some sets of inputs."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    conditioning: Conditioning | None = None
 
     def at_oracle(self) -> None:
         """Both models at ORT_DISABLE_ALL on the CPU; small ones against the float64 evaluation too."""
@@ -172,8 +172,7 @@ class CandidateTrial:
         """Whether the original moves as far where its inputs do in their last bits; the user's tolerance stands."""
         if self.closeness is not None:
             return False
-        if self.conditioning is None:
-            self.conditioning = Conditioning(self.oracle, self.original, self.prepared.cases)
+        self.conditioning.deadline = min(self.deadline, self.until)
         remark = self.conditioning.excuse(case, one, outputs.get(one.output), limit.relative)
         if remark is not None:
             self.notes.append(remark)
