@@ -121,7 +121,7 @@ class _Mixed:
 
     def _compare(self, case: OracleCase, found: Outputs, closeness: Closeness | None) -> None:
         prepared, expected = self.checker.prepare(), case.expected
-        conditioning = Conditioning(self.worker, self.first, prepared.cases)
+        conditioning = Conditioning(self.worker, self.first, prepared)
         for name, value in expected.items():
             if name in prepared.unstable:
                 continue
