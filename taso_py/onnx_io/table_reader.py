@@ -58,6 +58,8 @@ class TableReader:
     folder: Folder = field(init=False)
     vectors: dict[int, Vector] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
+    pinned: set[str] = field(default_factory=set)
+    """Names that are read otherwise than by nodes of the graph: no value may lose them."""
     small: dict[int, bool] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     """Constants that follow from sizes, not from weights."""
@@ -94,7 +96,9 @@ class TableReader:
         for node in nodes:
             self.used.update(i.name for i in node.inputs if i is not None and i.name)
             self.used.update(captured_names(node))
+            self.pinned.update(captured_names(node))
         self.used.update(v.name for v in self.graph.outputs if v.name)
+        self.pinned.update(v.name for v in self.graph.outputs if v.name)
         for index in order:
             self._read_node(index, nodes[index])
 
@@ -106,6 +110,10 @@ class TableReader:
             return
         inputs = tuple(self._id(v, node) for v in node.inputs)
         self.captured[index] = tuple(self.ids[n] for n in captured_names(node) if n in self.ids)
+        weight = self._renamed(node, inputs) if standard else None
+        if weight is not None:
+            self.ids[name_of(node.outputs[0])] = weight
+            return
         readable = standard and not has_graphs(node) and conforms(node, self.opset)
         call = self._call(node, inputs) if readable else None
         if call is None or not self._read_operator(index, node, call, inputs):
@@ -115,6 +123,15 @@ class TableReader:
             if vector is not None:
                 self._learn(self.ids[name_of(node.outputs[0])], vector)
             self._settle(node, call, inputs, vector)
+
+    def _renamed(self, node: ir.Node, inputs: tuple[int | None, ...]) -> int | None:
+        """The weight that a node only gives another name, as PyTorch does for each further use of a shared layer.
+
+        What bodies of nodes read, and what the model returns, keeps its own.
+        """
+        if node.op_type != "Identity" or len(inputs) != 1 or name_of(node.outputs[0]) in self.pinned:
+            return None
+        return inputs[0] if inputs[0] in self.values.fixed else None
 
     def _id(self, value: ir.Value | None, node: ir.Node) -> int | None:
         if value is None or not value.name:

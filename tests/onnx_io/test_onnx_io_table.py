@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 from taso_py.graph.table import Opaque
 from taso_py.graph.types import TensorType
+from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import Loaded, load
 from taso_py.onnx_io.onnx_types import LIKE_FIRST, REDUCING
 from taso_py.ops.operator import NEWEST_OPSET
@@ -21,6 +22,7 @@ from tests.helpers.onnx_io_models import (
     model,
     node,
     old_ir,
+    run,
     same_in_and_out,
     unsorted,
     value,
@@ -351,3 +353,28 @@ def test_a_reduction_that_is_not_read_hides_no_free_size(options: str, dims: tup
     loaded = load(graphs.model(text))
     assert loaded.opaque["ReduceL2"] == 1
     assert tuple(map(str, loaded.values.types[loaded.ids["r"]].dims)) == tuple(map(str, dims))
+
+
+SHARED = """agraph (float[4,8] x, bool c) => (float[4,8] y, float[4,8] z, float[8,8] u) {
+  a = Identity(w) b = Identity(w) d = Identity(a) p = MatMul(x, w) q = MatMul(x, a) r = MatMul(x, d) s = Add(p, q)
+  y = Add(s, r) u = Identity(w)
+  z = If(c) <then_branch = g1 () => (float[4,8] t) { t = MatMul(x, b) },
+             else_branch = g2 () => (float[4,8] e) { e = Identity(x) }> }"""
+
+
+def test_a_weight_under_another_name_is_that_weight() -> None:
+    """PyTorch names a shared layer's weights anew for each use."""
+    proto = graphs.model(SHARED, w=(8, 8))
+    loaded = load(proto)
+    ids = loaded.ids
+    assert ids["w"] == ids["a"] == ids["d"]
+    assert ids["w"] not in (ids["b"], ids["u"])
+    sum_of_two = next(v for v, n in loaded.table.order() if n.inputs == (ids["p"], ids["q"]))
+    changed = loaded.table.rebind({sum_of_two: loaded.table.nodes[ids["p"]]})
+    written = export(loaded, changed)
+    feeds = {"x": np.ones((4, 8), np.float32), "c": np.array(True)}
+    one, other = run(proto, feeds), run(serialize(written), feeds)
+    np.testing.assert_allclose(other[0] * 1.5, one[0], rtol=1e-5)
+    for k in (1, 2):
+        np.testing.assert_array_equal(other[k], one[k])
+    assert {"a", "d"}.isdisjoint(value.name for n in written.graph for value in n.outputs)

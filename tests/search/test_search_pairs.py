@@ -1,0 +1,86 @@
+"""What depends on one member of a pair is not computed for every pair: graph attention, edges, joint networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from taso_py.graph.table import Table
+from taso_py.onnx_io.export import export, serialize
+from taso_py.onnx_io.load import load
+from taso_py.rules.library import load as load_library
+from taso_py.search.bundles import BUNDLES
+from taso_py.search.canonical import Canonicalizer
+from taso_py.search.moves import Rewriter
+from tests.helpers.graphs import model, running, sizes, together, view_of
+from tests.helpers.onnx_io_models import run
+
+ATTENTION = """agraph (float[40,8] x) => (float[40,40,1] y) {
+    f = Constant<value_ints = [1, 40]>() g = Constant<value_ints = [40, 1]>() s = Constant<value_ints = [1600, 8]>()
+    r = Constant<value_ints = [40, 40, 16]>() h = MatMul(x, w) a = Tile(h, f) b = Reshape(a, s) c = Tile(h, g)
+    d = Concat<axis = 1>(b, c) e = Reshape(d, r) y = MatMul(e, v) }"""
+JOINT = """agraph (float[2,30,16] x, float[2,5,16] z) => (float[2,30,5,8] y) {
+    i = Constant<value_ints = [2]>() j = Constant<value_ints = [1]>() f = Constant<value_ints = [1, 1, 5, 1]>()
+    g = Constant<value_ints = [1, 30, 1, 1]>() a = Unsqueeze(x, i) b = Tile(a, f) c = Unsqueeze(z, j) d = Tile(c, g)
+    p = Concat<axis = -1>(b, d) q = MatMul(p, w) r = Add(q, v) y = Tanh(r) }"""
+TRILINEAR = """agraph (float[2,30,16] x, float[2,5,16] z) => (float[2,30,5,1] y) {
+    i = Constant<value_ints = [2]>() j = Constant<value_ints = [1]>() s = Constant<value_ints = [2, 30, 5, 16]>()
+    a = Unsqueeze(x, i) b = Expand(a, s) c = Unsqueeze(z, j) d = Expand(c, s) m = Mul(b, d)
+    p = Concat<axis = -1>(b, d, m) y = MatMul(p, w) }"""
+EDGES = """agraph (float[1,32,16] x, int64[160] n) => (float[1,8,32] y) {
+    s = Constant<value_ints = [32, 16]>() q = Constant<value_ints = [1, 32, 5, 16]>()
+    r = Constant<value_ints = [1, 32, 1, 16]>() f = Constant<value_ints = [1, 1, 5, 1]>()
+    t = Reshape(x, s) g = Gather<axis = 0>(t, n) h = Reshape(g, q) a = Reshape(x, r) b = Tile(a, f) d = Sub(h, b)
+    c = Concat<axis = 3>(d, b) o = Transpose<perm = [0, 3, 1, 2]>(c) k = Conv(o, w, v) l = LeakyRelu<alpha = 0.2>(k)
+    y = ReduceMax<axes = [3], keepdims = 0>(l) }"""
+INTEREST = """agraph (float[4,1,16] x, float[4,20,16] z) => (float[4,20,8] y) {
+    s = Constant<value_ints = [4, 20, 16]>() e = Expand(x, s) d = Sub(e, z) m = Mul(e, z)
+    p = Concat<axis = -1>(e, z, d, m) q = MatMul(p, w) y = Add(q, v) }"""
+RELATION = """agraph (float[2,1,9,16] x, float[2,9,1,16] z) => (float[162,8] y) {
+    f = Constant<value_ints = [1, 9, 1, 1]>() g = Constant<value_ints = [1, 1, 9, 1]>()
+    s = Constant<value_ints = [162, 32]>() a = Tile(x, f) b = Tile(z, g)
+    p = Concat<axis = 3>(a, b) q = Reshape(p, s) r = Gemm<transB = 1>(q, w, v) y = Relu(r) }"""
+
+
+def after(proto: onnx.ModelProto) -> Table:
+    """The table after all rules of the bundle; its model computes the same."""
+    loaded, library = load(proto), load_library()
+    canonical = Canonicalizer.of(library.canonical, library.cleanup)
+    rules = Rewriter.of(library.search | library.cleanup, canonical)
+    table = together(rules, view_of(loaded, canonical), BUNDLES["pairs"]).table
+    random = np.random.default_rng(1)
+    feeds = {}
+    for one in proto.graph.input:
+        dims = [d.dim_value for d in one.type.tensor_type.shape.dim]
+        whole = one.type.tensor_type.elem_type == onnx.TensorProto.INT64
+        feeds[one.name] = random.integers(0, 32, dims) if whole else random.standard_normal(dims).astype(np.float32)
+    for one, other in zip(run(proto, feeds), run(serialize(export(loaded, table)), feeds), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("text", "weights", "products"),
+    [
+        (ATTENTION, {"w": (8, 8), "v": (16, 1)}, [(40, 8), (40, 1, 1), (1, 40, 1)]),
+        (JOINT, {"w": (32, 8), "v": (8,)}, [(2, 1, 5, 8), (2, 30, 1, 8)]),
+        (TRILINEAR, {"w": (48, 1)}, [(2, 1, 5, 1), (2, 30, 1, 1), (2, 30, 5)]),
+        (EDGES, {"w": (8, 32, 1, 1), "v": (8,)}, [(1, 32, 1, 8), (32, 8)]),
+        (INTEREST, {"w": (64, 8), "v": (8,)}, [(4, 1, 8), (4, 20, 8), (4, 20, 8)]),
+        (RELATION, {"w": (8, 32), "v": (8,)}, [(2, 1, 9, 8), (2, 9, 1, 8)]),
+    ],
+    ids=["attention", "joint", "trilinear", "edges", "interest", "relation"],
+)
+def test_what_one_member_of_a_pair_decides_is_computed_once(
+    text: str, weights: dict[str, tuple[int, ...]], products: list[tuple[int, ...]]
+) -> None:
+    table = after(model(text, **weights))
+    assert sorted(sizes(table, "MatMul")) == sorted(products)
+    assert running(table).keys().isdisjoint({"Tile", "Expand", "Concat", "Conv"})
+
+
+def test_a_difference_alone_is_not_taken_apart() -> None:
+    """Coordinates may be large and their differences small."""
+    text = "agraph (float[4,1,16] x, float[4,20,16] z) => (float[4,20,8] y) { d = Sub(z, x) y = MatMul(d, w) }"
+    assert sizes(after(model(text, w=(16, 8))), "Sub") == [(4, 20, 16)]
