@@ -280,14 +280,30 @@ def _same_frame(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
             raise Failed("contract", f"onnx.checker: {str(error).splitlines()[0]}") from None
 
 
+def _without_second_names(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """The nodes, but for Identity of weights: who reads these reads the weights."""
+    weights = {t.name: t.name for t in graph.initializer}
+    weights.update({o: o for n in graph.node if n.op_type == "Constant" for o in n.output})
+    found = []
+    for node in graph.node:
+        if node.op_type == "Identity" and node.input[0] in weights:
+            weights[node.output[0]] = weights[node.input[0]]
+            continue
+        found.append(onnx.NodeProto())
+        found[-1].CopyFrom(node)
+        found[-1].input[:] = [weights.get(i, i) for i in node.input]
+    return found
+
+
 def _same_nodes(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
-    """The same multiset of nodes: names, operators, inputs, outputs, attributes."""
-    left, right = Counter(map(_key, before.graph.node)), Counter(map(_key, after.graph.node))
+    """The same multiset of nodes: names, operators, inputs, outputs, attributes; further names of weights aside."""
+    old, new = _without_second_names(before.graph), _without_second_names(after.graph)
+    left, right = Counter(map(_key, old)), Counter(map(_key, new))
     if left != right:
-        changed = [n.op_type for n in before.graph.node if left[_key(n)] != right[_key(n)]]
+        changed = [n.op_type for n in old if left[_key(n)] != right[_key(n)]]
         raise Failed("contract", f"nodes are not what they were: {', '.join(changed) or 'some are new'}")
-    others = {tuple(n.output): n for n in after.graph.node}
-    for node in before.graph.node:
+    others = {tuple(n.output): n for n in new}
+    for node in old:
         found = difference(node, others.get(tuple(node.output), node))
         if found is not None:
             raise Failed("contract", f"node {node.name!r}: {found} differs")

@@ -131,7 +131,9 @@ class TableReader:
         """
         if node.op_type != "Identity" or len(inputs) != 1 or name_of(node.outputs[0]) in self.pinned:
             return None
-        return inputs[0] if inputs[0] in self.values.fixed else None
+        (weight,) = inputs
+        computed = weight in self.nodes or weight in self.settled
+        return weight if weight in self.values.fixed and not computed else None
 
     def _id(self, value: ir.Value | None, node: ir.Node) -> int | None:
         if value is None or not value.name:
