@@ -132,6 +132,8 @@ BUNDLES: Mapping[str, Bundle] = {
         (
             "repeated-third-axis",
             "repeated-second-axis",
+            "repeated-first-axis",
+            "expanded-first-axis-put-in-order",
             "repeated-column",
             "repeated-row",
             "rows-repeated-one-by-one",
@@ -151,6 +153,8 @@ BUNDLES: Mapping[str, Bundle] = {
             "trilinear-of-batches",
             "neighbours-projected",
             "computed-rows-projected",
+            "layer-of-looked-up-first",
+            "layer-of-looked-up-last",
         ),
         (
             "reshape-of-reshape",
@@ -195,6 +199,10 @@ BUNDLES: Mapping[str, Bundle] = {
         ),
     ),
     "factors of rows": Bundle(("product-of-shared-factors",), ("matmul-sum-of-computed-weights",)),
+    "residuals": Bundle(
+        ("copies-put-in-order", "centres-expanded", "centres-expanded-beside-one", "weighted-residuals", "weighted-shifts"),
+        ("features-beside-centres", "expand-in-difference", "expand-subtracted"),
+    ),
     "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),
 }
 """By what they are for."""

@@ -41,14 +41,24 @@ RELATION = """agraph (float[2,1,9,16] x, float[2,9,1,16] z) => (float[162,8] y) 
     f = Constant<value_ints = [1, 9, 1, 1]>() g = Constant<value_ints = [1, 1, 9, 1]>()
     s = Constant<value_ints = [162, 32]>() a = Tile(x, f) b = Tile(z, g)
     p = Concat<axis = 3>(a, b) q = Reshape(p, s) r = Gemm<transB = 1>(q, w, v) y = Relu(r) }"""
+MESSAGES = """agraph (float[32,16] x, int64[160] n, float[160,4] e) => (float[160,8] y) {
+    g = Gather<axis = 0>(x, n) p = Concat<axis = 1>(g, e) q = MatMul(p, w) y = Add(q, v) }"""
+DECODER = """agraph (float[1,3,16] x, float[3,20,8] z) => (float[3,20,8] y) {
+    f = Constant<value_ints = [20, 1, 1]>() a = Tile(x, f) b = Transpose<perm = [1, 0, 2]>(a)
+    p = Concat<axis = 2>(b, z) q = MatMul(p, w) r = Add(q, v) y = Tanh(r) }"""
+CENTRES = """agraph (float[1,16,30] x, float[1,4,30] a) => (float[1,4,16] y) {
+    s = Constant<value_ints = [4, 1, 16, 30]>() r = Constant<value_ints = [30, 4, 16]>() i = Constant<value_ints = [0]>()
+    j = Constant<value_ints = [2]>() k = Constant<value_ints = [3]>() b = Expand(x, s)
+    c = Transpose<perm = [1, 0, 2, 3]>(b) d = Expand(w, r) e = Transpose<perm = [1, 2, 0]>(d) f = Unsqueeze(e, i)
+    g = Sub(c, f) h = Unsqueeze(a, j) m = Mul(g, h) y = ReduceSum<keepdims = 0>(m, k) }"""
 
 
-def after(proto: onnx.ModelProto) -> Table:
-    """The table after all rules of the bundle; its model computes the same."""
+def after(proto: onnx.ModelProto, bundle: str = "pairs") -> Table:
+    """The table after all rules of a bundle; its model computes the same."""
     loaded, library = load(proto), load_library()
     canonical = Canonicalizer.of(library.canonical, library.cleanup)
     rules = Rewriter.of(library.search | library.cleanup, canonical)
-    table = together(rules, view_of(loaded, canonical), BUNDLES["pairs"]).table
+    table = together(rules, view_of(loaded, canonical), BUNDLES[bundle]).table
     random = np.random.default_rng(1)
     feeds = {}
     for one in proto.graph.input:
@@ -69,8 +79,10 @@ def after(proto: onnx.ModelProto) -> Table:
         (EDGES, {"w": (8, 32, 1, 1), "v": (8,)}, [(1, 32, 1, 8), (32, 8)]),
         (INTEREST, {"w": (64, 8), "v": (8,)}, [(4, 1, 8), (4, 20, 8), (4, 20, 8)]),
         (RELATION, {"w": (8, 32), "v": (8,)}, [(2, 1, 9, 8), (2, 9, 1, 8)]),
+        (MESSAGES, {"w": (20, 8), "v": (8,)}, [(32, 8), (160, 8)]),
+        (DECODER, {"w": (24, 8), "v": (8,)}, [(3, 1, 8), (3, 20, 8)]),
     ],
-    ids=["attention", "joint", "trilinear", "edges", "interest", "relation"],
+    ids=["attention", "joint", "trilinear", "edges", "interest", "relation", "messages", "decoder"],
 )
 def test_what_one_member_of_a_pair_decides_is_computed_once(
     text: str, weights: dict[str, tuple[int, ...]], products: list[tuple[int, ...]]
@@ -84,3 +96,10 @@ def test_a_difference_alone_is_not_taken_apart() -> None:
     """Coordinates may be large and their differences small."""
     text = "agraph (float[4,1,16] x, float[4,20,16] z) => (float[4,20,8] y) { d = Sub(z, x) y = MatMul(d, w) }"
     assert sizes(after(model(text, w=(16, 8))), "Sub") == [(4, 20, 16)]
+
+
+def test_features_are_not_repeated_for_each_centre() -> None:
+    table = after(model(CENTRES, w=(4, 16)), "residuals")
+    assert sizes(table, "MatMul") == [(1, 4, 16)]
+    assert sizes(table, "ReduceSum") == [(1, 4, 1)]
+    assert running(table).keys().isdisjoint({"Expand"})
