@@ -99,6 +99,8 @@ class _Export:
         self.old = {v.name: v for v in (*self.graph.inputs, *self.graph.initializers.values())}
         self.old.update({v.name: v for node in self.nodes for v in node.outputs if v.name})
         self.values: dict[int, ir.Value] = {}
+        self.stated: dict[ir.Value, tuple[ir.TypeProtocol | None, ir.Shape | None]] = {}
+        """What was said of a value whose name is another's now."""
         self.order: list[ir.Node] = []
         self.value_names, self.node_names = UsedNames(), UsedNames()
         _collect_names(self.graph, self.value_names.taken, self.node_names.taken)
@@ -145,7 +147,8 @@ class _Export:
             if value in self.values or self._is_replaced(value, index):
                 # Somebody else computes this value now, and has its name.
                 output.name = self.value_names.fresh(f"{output.name}/unused")
-                output.type = output.shape = None  # what was said of it was said of the value that has the name
+                self.stated[output] = output.type, output.shape  # was said of the value that has the name
+                output.type = output.shape = None
             else:
                 self.values[value] = output
 
@@ -224,7 +227,8 @@ class _Export:
 
     def _take_over(self, old: ir.Value, new: ir.Value) -> None:
         """``new`` is ``old`` computed in another way: it has its users and all that the file says of it."""
-        new.type, new.shape, new.doc_string = old.type, old.shape, old.doc_string
+        new.type, new.shape = self.stated.get(old, (old.type, old.shape))
+        new.doc_string = old.doc_string
         new.metadata_props.update(old.metadata_props)
         new.meta.update(old.meta)
         _redirect(old, new)

@@ -200,7 +200,13 @@ BUNDLES: Mapping[str, Bundle] = {
     ),
     "factors of rows": Bundle(("product-of-shared-factors",), ("matmul-sum-of-computed-weights",)),
     "residuals": Bundle(
-        ("copies-put-in-order", "centres-expanded", "centres-expanded-beside-one", "weighted-residuals", "weighted-shifts"),
+        (
+            "copies-put-in-order",
+            "centres-expanded",
+            "centres-expanded-beside-one",
+            "weighted-residuals",
+            "weighted-shifts",
+        ),
         ("features-beside-centres", "expand-in-difference", "expand-subtracted"),
     ),
     "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),

@@ -40,6 +40,20 @@ def test_one_piece_of_a_split_may_be_missing() -> None:
     same(siblings(), proto, {"x": normal(3, 4)})
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+def test_an_output_keeps_its_type_where_its_node_stays_for_the_others(kept: int) -> None:
+    before = model(
+        [node("Split", "x", "y z", axis=1)], [value("x", [2, 8])], [value("y", [2, 4]), value("z", [2, 4])], opset=17
+    )
+    r = Rewrite(before)
+    name, starts = ("z", 4) if kept == 0 else ("y", 0)
+    r.bind(name, op("Slice", axes=(1,), starts=(starts,), ends=(starts + 4,), steps=(1,)), r["x"])
+    proto = r.export()
+    assert sorted(kinds(proto)) == ["Slice", "Split"]
+    assert list(proto.graph.output) == list(before.graph.output)
+    same(before, proto, {"x": normal(2, 8)})
+
+
 def test_names_that_are_taken_are_not_taken_again() -> None:
     before = siblings()
     before.graph.node[2].output[0] = before.graph.output[0].name = "p/MatMul"

@@ -47,8 +47,8 @@ DECODER = """agraph (float[1,3,16] x, float[3,20,8] z) => (float[3,20,8] y) {
     f = Constant<value_ints = [20, 1, 1]>() a = Tile(x, f) b = Transpose<perm = [1, 0, 2]>(a)
     p = Concat<axis = 2>(b, z) q = MatMul(p, w) r = Add(q, v) y = Tanh(r) }"""
 CENTRES = """agraph (float[1,16,30] x, float[1,4,30] a) => (float[1,4,16] y) {
-    s = Constant<value_ints = [4, 1, 16, 30]>() r = Constant<value_ints = [30, 4, 16]>() i = Constant<value_ints = [0]>()
-    j = Constant<value_ints = [2]>() k = Constant<value_ints = [3]>() b = Expand(x, s)
+    s = Constant<value_ints = [4, 1, 16, 30]>() r = Constant<value_ints = [30, 4, 16]>()
+    i = Constant<value_ints = [0]>() j = Constant<value_ints = [2]>() k = Constant<value_ints = [3]>() b = Expand(x, s)
     c = Transpose<perm = [1, 0, 2, 3]>(b) d = Expand(w, r) e = Transpose<perm = [1, 2, 0]>(d) f = Unsqueeze(e, i)
     g = Sub(c, f) h = Unsqueeze(a, j) m = Mul(g, h) y = ReduceSum<keepdims = 0>(m, k) }"""
 
