@@ -175,6 +175,10 @@ class ApproximateError(SuperoptError):
         self.nodes = nodes
 
 
+class ContractError(SuperoptError):
+    """A rewritten model that does not keep what its original promises to callers: a fault of this program."""
+
+
 class TypingError(SuperoptError):
     """An operator cannot be applied to these operands and attributes."""
 

@@ -10,8 +10,8 @@ models of two grammars: of networks (`random_models`), and of what exporters wri
 whose inputs are sizes, states and indices (`dynamic_models`); models with one oddity each (`exporter_models`); and
 those of folders, each a kind by its name.
 Each is one process, as a user starts it, without any --input or --shape.
-Runs with exit code 70, past their time, or with a rewrite that changed values are findings, and so is what a run leaves
-in TMPDIR and an output that `superopt check` refuses: they are listed, and the exit code is 1.
+Runs with exit code 70, past their time, or with a rewrite that changed values or would have broken a promise to callers are
+findings, and so is what a run leaves in TMPDIR and an output that `superopt check` refuses: they are listed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Ending:
     """The last line on stderr, where the run failed."""
     barred: int = 0
     """Rewrites that changed values and were taken back."""
+    broken: int = 0
+    """Rewrites that would have broken a promise to callers and were left out."""
     left: tuple[str, ...] = ()
     """What it left in TMPDIR."""
     checked: int | str | None = None
@@ -82,7 +84,7 @@ class Ending:
     def finding(self) -> bool:
         """Whether it ended as no run may end."""
         bad = self.code in (CRASH, LATE, MISMATCH) or "Traceback" in self.says
-        return bad or bool(self.left) or self.checked in (CRASH, LATE, MISMATCH)
+        return bad or bool(self.left) or bool(self.broken) or self.checked in (CRASH, LATE, MISMATCH)
 
 
 def backend_models() -> Iterator[Subject]:
@@ -166,7 +168,9 @@ def run(subject: Subject, folder: Path, budget_s: float, *options: str) -> Endin
         verdict = _superopt(temporary, "check", model, out)
         checked = LATE if verdict is None else verdict.returncode
     says = (done.stderr.strip().splitlines() or [""])[-1] if done.returncode else ""
-    barred = sum(bool(r.get("reproduction")) for r in result.get("rejected", ()))
+    rejected = result.get("rejected", ())
+    barred = sum(bool(r.get("reproduction")) for r in rejected)
+    broken = sum("breaks the contract" in r["reason"] for r in rejected)
     return Ending(
         kind=subject.kind,
         name=subject.name,
@@ -175,6 +179,7 @@ def run(subject: Subject, folder: Path, budget_s: float, *options: str) -> Endin
         seconds=seconds,
         says=says,
         barred=barred,
+        broken=broken,
         left=left,
         checked=checked,
     )

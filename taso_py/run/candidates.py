@@ -19,7 +19,7 @@ import numpy as np
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
-from taso_py.errors import MismatchError, OutputError, SuperoptError
+from taso_py.errors import ContractError, MismatchError, OutputError, SuperoptError
 from taso_py.folders import temporary_folder
 from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import RewrittenModel, require_unchanged
@@ -67,11 +67,15 @@ class Workshop:
     def candidate(self, state: State, deadline: float) -> Candidate | None:
         """The checked model of a state; None when it is wrong, and then the guilty rule is barred.
 
-        ``strict``: `MismatchError` instead.
+        ``strict``: `MismatchError` or `ContractError` instead.
         """
         if any(step.rule in self.barred for step in state.trace):
             return None
-        made = self.build(state.table)
+        try:
+            made = self.build(state.table)
+        except ContractError as error:
+            self.disown(state, error)
+            return None
         reference = self.reference(made)
         if self.out_of_range(made, reference) is None:
             report = self.checker.check(reference, deadline=deadline)
@@ -90,7 +94,7 @@ class Workshop:
         exported = export(self.loaded, table, provenance=self.provenance)
         broken = check_contract(self.loaded.proto, exported, allow_contrib=self.allow_contrib)
         if broken:
-            raise SuperoptError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
+            raise ContractError(f"the rewritten model breaks the contract: {broken[0]}; please report this")
         return artifact(self.loaded, exported)
 
     def rebuilt(self, candidate: Candidate) -> RewrittenModel:
@@ -140,6 +144,17 @@ class Workshop:
             discard(reference)
             if reason is not None:
                 self._bar(state, step, reason)
+                return
+
+    def disown(self, state: State, error: ContractError) -> None:
+        """Bars the first rule whose table breaks the contract; ``strict``: raises the error."""
+        if self.strict:
+            raise error
+        for step in state.trace:
+            try:
+                self.build(step.table)
+            except ContractError:
+                self._bar(state, step, str(error))
                 return
 
     def _bar(self, state: State, step: TraceStep, reason: str, reproduction: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from taso_py.backend.protocol import ModelRef
-from taso_py.errors import SuperoptError
+from taso_py.errors import ContractError, ModelError, SuperoptError
 from taso_py.run.candidates import Workshop, discard
 from taso_py.run.run import Run
 from taso_py.search.state import State
@@ -64,7 +64,12 @@ class OpenModels:
         worker = self.job.worker
         if state is None:
             return _Opened(worker.open(self.job.setting.reference), None, None)
-        made = self.workshop.reference(self.workshop.build(state.table))
+        try:
+            built = self.workshop.build(state.table)
+        except ContractError as error:
+            self.workshop.disown(state, error)
+            raise ModelError(str(error)) from error
+        made = self.workshop.reference(built)
         try:
             return _Opened(worker.open(made), made, state)
         except BaseException:

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ from scripts.bench.networks import mobileone_s0, nasrnn
 from taso_py import api
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
-from taso_py.errors import MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
+from taso_py.errors import ContractError, MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
 from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import Rule
@@ -161,6 +162,31 @@ def test_the_guilty_rewrite_is_told_from_the_good_ones(tmp_path: Path) -> None:
     result = taso_py.optimize(model(text), race=False, rules=[rules])
     assert {r.name for r in result.rejected} == {"halve"}
     assert [n.op_type for n in result.model.graph.node if n.op_type != "Constant"] == ["Mul", "Relu"]
+
+
+@pytest.mark.parametrize("race", [False, True])
+@pytest.mark.usefixtures("believing")
+def test_a_rewrite_that_would_break_a_promise_to_callers_is_left_out(
+    race: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is this program's, and no reason to leave a pipeline without its model."""
+    rules = tmp_path / "two.rules"
+    rules.write_text("rule double-negation: Neg(Neg(x)) => x\nrule relu-twice: Relu(Relu(x)) => Relu(x)\n")
+    proto = model("agraph (float[4] x) => (float[4] y) { a = Neg(x) b = Neg(a) d = Relu(b) y = Relu(d)}")
+
+    def lost(original: onnx.ModelProto, exported: Any, **_: object) -> list[str]:
+        count = sum(node.op_type == "Relu" for node in exported.graph)
+        return [] if count == 2 else ["a Relu was lost"]
+
+    monkeypatch.setattr("taso_py.run.candidates.check_contract", lost)
+    result = taso_py.optimize(proto, race=race, rules=[rules], time_budget_s=20)
+    assert {r.name: r.reason for r in result.rejected} == {
+        "relu-twice": "the rewritten model breaks the contract: a Relu was lost; please report this"
+    }
+    if not race:
+        assert [n.op_type for n in result.model.graph.node] == ["Relu", "Relu"]
+    with pytest.raises(ContractError, match="a Relu was lost"):
+        taso_py.optimize(proto, race=race, rules=[rules], strict=True, time_budget_s=20)
 
 
 def test_a_set_stop_flag_ends_the_search_with_a_result() -> None:
