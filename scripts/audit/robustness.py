@@ -10,8 +10,9 @@ models of two grammars: of networks (`random_models`), and of what exporters wri
 whose inputs are sizes, states and indices (`dynamic_models`); models with one oddity each (`exporter_models`); and
 those of folders, each a kind by its name.
 Each is one process, as a user starts it, without any --input or --shape.
-Runs with exit code 70, past their time, or with a rewrite that changed values or would have broken a promise to callers are
-findings, and so is what a run leaves in TMPDIR and an output that `superopt check` refuses: they are listed, and the exit code is 1.
+Runs with exit code 70, past their time, or with a rewrite that changed values or would have broken a promise to
+callers are findings, and so is what a run leaves in TMPDIR and an output that `superopt check` refuses: they are
+listed, and the exit code is 1.
 """
 
 from __future__ import annotations
