@@ -35,6 +35,7 @@ from taso_py.ops.comparison import (
     Where,
 )
 from taso_py.ops.constants import Eye, Fill
+from taso_py.ops.einsum import Einsum
 from taso_py.ops.elementwise import (
     Abs,
     Add,
@@ -238,6 +239,26 @@ PRODUCTS = [
         )
     ),
     Case(MatMul(), ((3, 4), (4, 2)), _INTEGER_MATRICES, first=9),
+    *(
+        Case(Einsum(equation=equation), shapes)
+        for equation, shapes in (
+            ("ij,jk->ik", ((3, 4), (4, 2))),
+            ("ij,kj", ((3, 4), (2, 4))),
+            ("bhid,bhjd->bhij", ((2, 3, 5, 4), (2, 3, 6, 4))),
+            ("blhd,bshd->bhls", ((2, 5, 3, 4), (2, 6, 3, 4))),
+            ("nctv,vw->nctw", ((2, 3, 5, 4), (4, 6))),
+            (" b n d , b n d -> b n ", ((2, 3, 4), (2, 3, 4))),
+            ("a,b->ba", ((3,), (2,))),
+            ("ab,ac->a", ((3, 4), (3, 2))),
+            ("abc->ca", ((2, 3, 4),)),
+            ("ab,bc,cd->ad", ((2, 3), (3, 4), (4, 5))),
+            ("ab,bc->ac", ((0, 4), (4, 1))),
+            ("...ij,...jk->...ik", ((2, 3, 4, 5), (2, 3, 5, 6))),
+            ("...i,ij", ((2, 3, 4), (4, 5))),
+            ("a...,a->...", ((2, 3), (2,))),
+        )
+    ),
+    Case(Einsum(equation="ab,bc->ac"), ((3, 4), (4, 2)), _INTEGER_MATRICES),
     *(
         Case(
             Gemm(alpha=alpha, beta=beta, transA=ta, transB=tb),

@@ -36,7 +36,7 @@ _SELECTING = frozenset({
 """Operators that round nothing."""
 _EXACT = frozenset({
     "Add", "Sub", "Mul", "Div", "Reciprocal", "Sqrt", "MatMul", "Gemm", "Conv", "ConvTranspose", "ReduceSum",
-    "ReduceMean", "AveragePool", "GlobalAveragePool",
+    "ReduceMean", "AveragePool", "GlobalAveragePool", "Einsum",
 })  # fmt: skip
 """Operators that round nothing when operands and result are short binary fractions."""
 _POLES = frozenset({
