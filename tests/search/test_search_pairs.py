@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import onnx
 import pytest
 
-from taso_py.graph.table import Table
-from taso_py.onnx_io.export import export, serialize
-from taso_py.onnx_io.load import load
-from taso_py.rules.library import load as load_library
-from taso_py.search.bundles import BUNDLES
-from taso_py.search.canonical import Canonicalizer
-from taso_py.search.moves import Rewriter
-from tests.helpers.graphs import model, running, sizes, together, view_of
-from tests.helpers.onnx_io_models import run
+from tests.helpers.bundles import after
+from tests.helpers.graphs import model, running, sizes
 
 ATTENTION = """agraph (float[40,8] x) => (float[40,40,1] y) {
     f = Constant<value_ints = [1, 40]>() g = Constant<value_ints = [40, 1]>() s = Constant<value_ints = [1600, 8]>()
@@ -53,23 +44,6 @@ CENTRES = """agraph (float[1,16,30] x, float[1,4,30] a) => (float[1,4,16] y) {
     g = Sub(c, f) h = Unsqueeze(a, j) m = Mul(g, h) y = ReduceSum<keepdims = 0>(m, k) }"""
 
 
-def after(proto: onnx.ModelProto, bundle: str = "pairs") -> Table:
-    """The table after all rules of a bundle; its model computes the same."""
-    loaded, library = load(proto), load_library()
-    canonical = Canonicalizer.of(library.canonical, library.cleanup)
-    rules = Rewriter.of(library.search | library.cleanup, canonical)
-    table = together(rules, view_of(loaded, canonical), BUNDLES[bundle]).table
-    random = np.random.default_rng(1)
-    feeds = {}
-    for one in proto.graph.input:
-        dims = [d.dim_value for d in one.type.tensor_type.shape.dim]
-        whole = one.type.tensor_type.elem_type == onnx.TensorProto.INT64
-        feeds[one.name] = random.integers(0, 32, dims) if whole else random.standard_normal(dims).astype(np.float32)
-    for one, other in zip(run(proto, feeds), run(serialize(export(loaded, table)), feeds), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4)
-    return table
-
-
 @pytest.mark.parametrize(
     ("text", "weights", "products"),
     [
@@ -87,7 +61,7 @@ def after(proto: onnx.ModelProto, bundle: str = "pairs") -> Table:
 def test_what_one_member_of_a_pair_decides_is_computed_once(
     text: str, weights: dict[str, tuple[int, ...]], products: list[tuple[int, ...]]
 ) -> None:
-    table = after(model(text, **weights))
+    table = after(model(text, **weights), "pairs")
     assert sorted(sizes(table, "MatMul")) == sorted(products)
     assert running(table).keys().isdisjoint({"Tile", "Expand", "Concat", "Conv"})
 
@@ -95,7 +69,7 @@ def test_what_one_member_of_a_pair_decides_is_computed_once(
 def test_a_difference_alone_is_not_taken_apart() -> None:
     """Coordinates may be large and their differences small."""
     text = "agraph (float[4,1,16] x, float[4,20,16] z) => (float[4,20,8] y) { d = Sub(z, x) y = MatMul(d, w) }"
-    assert sizes(after(model(text, w=(16, 8))), "Sub") == [(4, 20, 16)]
+    assert sizes(after(model(text, w=(16, 8)), "pairs"), "Sub") == [(4, 20, 16)]
 
 
 def test_features_are_not_repeated_for_each_centre() -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-import onnx
 import pytest
 
-from taso_py.graph.table import Table
-from taso_py.onnx_io.export import export, serialize
 from taso_py.onnx_io.load import load
 from taso_py.rules.library import load as load_library
-from taso_py.search.bundles import BUNDLES
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
-from tests.helpers.graphs import model, running, sizes, together, view_of
-from tests.helpers.onnx_io_models import run
+from tests.helpers.bundles import after
+from tests.helpers.graphs import model, running, sizes, view_of
 
 FUNCTIONS = {
     "gelu": "f = Gelu(t)",
@@ -25,19 +20,6 @@ FUNCTIONS = {
 }
 NUMBERS = """root = Constant<value_float = 1.4142135>() one = Constant<value_float = 1.0>()
     half = Constant<value_float = 0.5>()"""
-
-
-def after(proto: onnx.ModelProto, bundle: str) -> Table:
-    """The table after all rules of a bundle; its model computes the same."""
-    loaded, library = load(proto), load_library()
-    canonical = Canonicalizer.of(library.canonical, library.cleanup)
-    rules = Rewriter.of(library.search | library.cleanup, canonical)
-    table = together(rules, view_of(loaded, canonical), BUNDLES[bundle]).table
-    dims = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
-    feeds = {"x": np.random.default_rng(1).standard_normal(dims).astype(np.float32)}
-    for one, other in zip(run(proto, feeds), run(serialize(export(loaded, table)), feeds), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
-    return table
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
