@@ -54,6 +54,8 @@ KEPT = {
       Softmax(x, axis=1) => Softmax(Sub(x, ReduceMax(x, axes=[1], keepdims=1)), axis=1) for x[m, n] when n >= 1""",
 }
 LAWS = tuple(load().all())
+UNDRAWN = frozenset({"steps-of-conv-1d"})
+"""Laws whose conditions on sizes random instances do not meet."""
 
 
 @pytest.mark.parametrize("law", FLAGGED)
@@ -91,7 +93,7 @@ def test_the_answer_does_not_depend_on_the_name_of_the_law() -> None:
 def test_the_library_is_not_flagged(law: Rule) -> None:
     found = looked_at(law, draws=2)
     assert found.overflow is None
-    assert found.drawn > 0
+    assert (found.drawn > 0) == (law.name not in UNDRAWN)
 
 
 def test_bounds_exclude_what_products_cannot_reach() -> None:

@@ -14,9 +14,10 @@ from tests.conftest import ROOT
 
 TRUSTED = """
 graph: __init__.py ordering.py sizes.py table.py types.py
-ops: __init__.py activations.py algebra.py comparison.py constants.py convolution.py elementwise.py expand.py gather.py
-    layout.py linear.py lookup.py meaning.py normalization.py numeric.py operator.py padding.py pool.py products.py
-    reading.py reduce.py regroup.py reshape.py resize.py rows.py sampling.py slicing.py space.py targets.py windows.py
+ops: __init__.py activations.py algebra.py comparison.py constants.py convolution.py einsum.py elementwise.py expand.py
+    gather.py layout.py linear.py lookup.py meaning.py normalization.py numeric.py operator.py padding.py pool.py
+    products.py reading.py reduce.py regroup.py reshape.py resize.py rows.py sampling.py slicing.py space.py targets.py
+    windows.py
 prove: __init__.py prover.py sites.py verdict.py verify.py
 prove/expansion: __init__.py atoms.py canonical.py compare.py elements.py instance.py instances.py judge.py making.py
     maxima.py menus.py picks.py points.py polynomials.py rule_text.py
