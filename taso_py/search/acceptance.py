@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from taso_py.graph.table import Node
-from taso_py.graph.types import FLOATS, INTEGERS
+from taso_py.graph.types import FLOATS, INTEGERS, TensorType
 from taso_py.onnx_io.kernels import computable
-from taso_py.ops.algebra import Algebra, moves
+from taso_py.ops.algebra import Algebra, algebra, moves
 from taso_py.ops.constants import represents
+from taso_py.ops.convolution import Conv
+from taso_py.ops.elementwise import Sub
+from taso_py.ops.linear import Gemm, MatMul
 from taso_py.ops.normalization import SoftmaxFamily
 from taso_py.ops.operator import Operator
 from taso_py.rules.element_types import HELD
@@ -25,6 +28,8 @@ _ADDED: Mapping[str, tuple[int, ...]] = {
 """Operators, and which of their operands they add to what they compute, or take from it."""
 _LARGE: Mapping[str, float] = {"bfloat16": 2.0**3, "float16": 2.0**4, "float32": 2.0**10, "float64": 2.0**30}
 """By element type: a number that is added may cancel, and its error then stands beside a result of about 1."""
+
+_PRODUCTS = (Conv, Gemm, MatMul)
 
 
 def is_number(view: View, value: int, number: float) -> bool:
@@ -79,6 +84,50 @@ def _adds_large(view: View, node: Node) -> bool:
         for i in given
         if i is not None and i in view.values.constant
     )
+
+
+def differences_kept(view: View, matched: Iterable[tuple[int, Node | None]], built: Mapping[int, Node]) -> bool:
+    """Whether no difference of what the model is given is taken apart in front of a product.
+
+    Coordinates may be far from 0 and close to one another: multiplied apart they cancel, which no inputs about 0 show.
+    What a function that is not linear has made of them is taken for features of about 1.
+    """
+    apart = {
+        i
+        for value, node in matched
+        if node is not None and isinstance(node.operator, Sub) and value not in built
+        if view.values.constant.isdisjoint(node.inputs)  # of those `constants_tame` thinks
+        for i in node.inputs
+    }
+    multiplied = {i for node in built.values() if isinstance(node.operator, _PRODUCTS) for i in node.inputs}
+    return not any(value is not None and _is_given(view, value) for value in apart & multiplied)
+
+
+def _is_given(view: View, value: int) -> bool:
+    """Whether a value is an input of the model, moved, added and multiplied as it may be."""
+    waiting, seen = [value], {value}
+    while waiting:
+        at = waiting.pop()
+        if at in view.values.inputs:
+            return True
+        node = view.table.nodes.get(at)
+        if node is None or not isinstance(node.operator, Operator) or at in view.values.constant:
+            continue
+        inputs = [i for i in node.inputs if i is not None]
+        if not _is_linear(node.operator, tuple(view.values.types[i] for i in inputs)):
+            continue
+        floats = [i for i in inputs if view.values.types[i].dtype in FLOATS and i not in seen]
+        waiting += floats
+        seen.update(floats)
+    return False
+
+
+def _is_linear(operator: Operator, types: tuple[TensorType, ...]) -> bool:
+    """Whether an operator only moves, adds and multiplies."""
+    try:
+        return algebra(operator, types) != "real"
+    except RecursionError:  # the meaning of a sum of a thousand operands is as deep
+        return True
 
 
 def _is_score(view: View, value: int) -> bool:

@@ -18,7 +18,7 @@ from taso_py.rules.rule import Rule
 from taso_py.rules.signs import natural_names
 from taso_py.rules.term import Application, Comparison, Membership, Predicate
 from taso_py.rules.unify import Binding, Unbound
-from taso_py.search.acceptance import constants_tame, dtypes_allowed, spellable
+from taso_py.search.acceptance import constants_tame, differences_kept, dtypes_allowed, spellable
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
@@ -78,7 +78,9 @@ class Demands:
         if not dtypes_allowed(view, kinds, involved):
             return False
         if not all(k == "move" for k in kinds) and (
-            not constants_tame(view, binding, placed.values()) or rounded_later(view, outputs)
+            not constants_tame(view, binding, placed.values())
+            or not differences_kept(view, placed.values(), right.nodes)
+            or rounded_later(view, outputs)
         ):
             return False
         return self._proved(placed, right, zip(outputs, built, strict=True), view, binding)

@@ -68,6 +68,7 @@ def constant_reader(instance: Instance) -> Callable[[int, Mapping[int, Node]], A
 def matches_of(instance: Instance, roots: Sequence[int] = ()) -> tuple[View, list[Match]]:
     """The matches of the rule at exactly the instance's outputs, in a table that holds its left side alone."""
     model = instance.model(roots or instance.left, OPSET)
+    instance.values.inputs.clear()  # operands are features: differences of a model's inputs are not taken apart
     view = View.of(model, lambda view, value, node: (), constant_reader(instance))
     found = matcher(replace(instance.rule, patterns=DEFINED, limit=None, types=None)).matches_at(view, instance.left[0])
     return view, [m for m in found if m.outputs == instance.left]

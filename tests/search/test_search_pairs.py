@@ -19,14 +19,15 @@ TRILINEAR = """agraph (float[2,30,16] x, float[2,5,16] z) => (float[2,30,5,1] y)
     i = Constant<value_ints = [2]>() j = Constant<value_ints = [1]>() s = Constant<value_ints = [2, 30, 5, 16]>()
     a = Unsqueeze(x, i) b = Expand(a, s) c = Unsqueeze(z, j) d = Expand(c, s) m = Mul(b, d)
     p = Concat<axis = -1>(b, d, m) y = MatMul(p, w) }"""
-EDGES = """agraph (float[1,32,16] x, int64[160] n) => (float[1,8,32] y) {
+EDGES = """agraph (float[1,32,16] given, int64[160] n) => (float[1,8,32] y) {
+    x = Relu(given)
     s = Constant<value_ints = [32, 16]>() q = Constant<value_ints = [1, 32, 5, 16]>()
     r = Constant<value_ints = [1, 32, 1, 16]>() f = Constant<value_ints = [1, 1, 5, 1]>()
     t = Reshape(x, s) g = Gather<axis = 0>(t, n) h = Reshape(g, q) a = Reshape(x, r) b = Tile(a, f) d = Sub(h, b)
     c = Concat<axis = 3>(d, b) o = Transpose<perm = [0, 3, 1, 2]>(c) k = Conv(o, w, v) l = LeakyRelu<alpha = 0.2>(k)
     y = ReduceMax<axes = [3], keepdims = 0>(l) }"""
-INTEREST = """agraph (float[4,1,16] x, float[4,20,16] z) => (float[4,20,8] y) {
-    s = Constant<value_ints = [4, 20, 16]>() e = Expand(x, s) d = Sub(e, z) m = Mul(e, z)
+INTEREST = """agraph (float[4,1,16] u, float[4,20,16] v1) => (float[4,20,8] y) {
+    x = Tanh(u) z = Tanh(v1) s = Constant<value_ints = [4, 20, 16]>() e = Expand(x, s) d = Sub(e, z) m = Mul(e, z)
     p = Concat<axis = -1>(e, z, d, m) q = MatMul(p, w) y = Add(q, v) }"""
 RELATION = """agraph (float[2,1,9,16] x, float[2,9,1,16] z) => (float[162,8] y) {
     f = Constant<value_ints = [1, 9, 1, 1]>() g = Constant<value_ints = [1, 1, 9, 1]>()
@@ -77,3 +78,13 @@ def test_features_are_not_repeated_for_each_centre() -> None:
     assert sizes(table, "MatMul") == [(1, 4, 16)]
     assert sizes(table, "ReduceSum") == [(1, 4, 1)]
     assert running(table).keys().isdisjoint({"Expand"})
+
+
+@pytest.mark.parametrize("between", ["", "Relu", "Transpose<perm = [0, 1, 2]>"])
+def test_differences_of_inputs_stay_differences(between: str) -> None:
+    """Coordinates of a map are 100,000 metres from its origin and a metre apart: multiplied apart they cancel."""
+    rows = f"r = {between}(z) s = {between}(x)" if between else "r = Identity(z) s = Identity(x)"
+    text = f"""agraph (float[4,1,16] x, float[4,20,16] z) => (float[4,20,8] y) {{
+        {rows} d = Sub(r, s) p = MatMul(d, w) q = MatMul(s, v) y = Add(p, q) }}"""
+    kept = sizes(after(model(text, w=(16, 8), v=(16, 8)), "pairs"), "Sub") == [(4, 20, 16)]
+    assert kept == (between != "Relu")
