@@ -6,6 +6,9 @@ import onnx
 import pytest
 
 from taso_py.onnx_io.load import load
+from taso_py.rules.location import rules_directory
+from taso_py.rules.parser import parse_rules
+from taso_py.search.bundles import BUNDLES
 from tests.helpers.bundles import after
 from tests.helpers.graphs import model, running, sizes
 
@@ -48,3 +51,8 @@ def test_what_is_not_defined_stays_as_it_is(equation: str, operands: str) -> Non
         y = Einsum<equation = "{equation}">({operands}) }}"""
     loaded = load(onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>' + text))
     assert loaded.opaque == {"Einsum": 1}
+
+
+def test_the_bundle_has_all_equations_of_which_there_are_laws() -> None:
+    laws = parse_rules((rules_directory() / "einsum.rules").read_text(encoding="utf-8"))
+    assert set(BUNDLES["labels as products"].leading) == {law.name for law in laws}
