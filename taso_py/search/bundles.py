@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_EQUATIONS = (
-    "abcd,aced,abc->abce", "abcd,acde,abc->abce", "ab,bc->ac", "ab,cb->ac", "abc,cd->abd", "abc,dc->abd",
-    "abcd,de->abce", "abcd,ed->abce", "abc,acd->abd", "abc,adc->abd", "abc,abd->acd", "abc,abd->adc",
-    "abcd,abed->abce", "abcd,abde->abce", "abcd,abce->abde", "abcd,abec->abde", "abcd,aecd->acbe", "abcd,adbe->acbe",
-    "abcd,adbe->abce", "abcd,abde->acbe", "abcd,adce->abce", "abcd,abed->acbe", "abcd,abce->acde", "abcd,abce->aced",
-    "abcd,aced->abce", "abcd,acde->abce", "abcd,acd->abc", "abcd,abd->abc", "abcd,ce->abed", "abcd,ec->abed",
-    "abcd,be->aecd", "abcd,eb->aecd", "abc,bd->adc", "abc,db->adc", "ab,b->a", "abc,c->ab", "ab,ab->a",
-    "abc,abc->ab", "abc,ac->ab", "abc,ab->ac", "abcd,aecd->aceb", "abc,cde->abde", "abcd,cde->abe", "abcd,dec->abe",
-    "abcde,bef->acdf", "ab,ac->abc", "abc,abd->abcd",
-)  # fmt: skip
-"""Those of Einsum of which rules/einsum.rules says which products they are."""
+from taso_py.search.contraction import EINSUM
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +131,7 @@ BUNDLES: Mapping[str, Bundle] = {
         ("four-images-interleaved",),
     ),
     "labels as products": Bundle(
-        tuple(f"einsum-{e.replace(',', '-').replace('->', '-to-')}" for e in _EQUATIONS),
+        (EINSUM,),
         ("transpose-of-transpose", "transpose-in-order", "reshape-of-reshape", "reshape-to-itself"),
     ),
     "pairs": Bundle(

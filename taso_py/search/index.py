@@ -6,33 +6,40 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from taso_py.rules.rule import Rule
+from taso_py.search.contraction import EINSUM, einsum_matcher
 from taso_py.search.matcher import Matcher, matcher
 from taso_py.search.view import View
 
 
 @dataclass(frozen=True, slots=True)
 class RuleIndex:
-    """Matchers of directed rules by the operator of their first output, in the rules' order."""
+    """Matchers of directed rules by the operator of their first output, in the rules' order.
+
+    ``labels``: with the laws of Einsum, which are written where one stands.
+    """
 
     by_root: dict[type, tuple[Matcher, ...]]
+    labels: bool = False
 
     @staticmethod
-    def of(rules: Iterable[Rule]) -> RuleIndex:
+    def of(rules: Iterable[Rule], *, labels: bool = False) -> RuleIndex:
         """The index of these rules, each in the direction in which it is given."""
         by_root: dict[type, tuple[Matcher, ...]] = {}
         for rule in rules:
             compiled = matcher(rule)
             by_root[compiled.root] = (*by_root.get(compiled.root, ()), compiled)
-        return RuleIndex(by_root)
+        return RuleIndex(by_root, labels)
 
     def names(self) -> list[str]:
         """Names of the rules."""
-        return list(dict.fromkeys(m.rule.name for compiled in self.by_root.values() for m in compiled))
+        written = [EINSUM] if self.labels else []
+        return list(dict.fromkeys([*(m.rule.name for ms in self.by_root.values() for m in ms), *written]))
 
     def only(self, names: Container[str]) -> RuleIndex:
         """The index of those rules that have one of these names."""
         chosen = {root: tuple(m for m in compiled if m.rule.name in names) for root, compiled in self.by_root.items()}
-        return RuleIndex({root: compiled for root, compiled in chosen.items() if compiled})
+        kept = {root: compiled for root, compiled in chosen.items() if compiled}
+        return RuleIndex(kept, self.labels and EINSUM in names)
 
     def named(self, name: str) -> Matcher | None:
         """The matcher of the rule of this name, if it is one of them."""
@@ -48,4 +55,5 @@ class RuleIndex:
             if candidates:
                 kinds = [view.kinds(i) if i is not None else frozenset() for i in node.inputs]
                 chosen.update((m, None) for m in candidates if m not in chosen and m.may_match(kinds))
-        return list(chosen)
+        written = einsum_matcher(view, value) if self.labels else None
+        return [*chosen, *([written] if written else [])]

@@ -99,14 +99,14 @@ class Rewriter:
     receding: Receding
 
     @staticmethod
-    def of(rules: Iterable[Rule], canonical: Canonicalizer) -> Rewriter:
-        """Every direction of every rule."""
-        return Rewriter.directed([d for rule in rules for d in rule.directions()], canonical)
+    def of(rules: Iterable[Rule], canonical: Canonicalizer, *, labels: bool = False) -> Rewriter:
+        """Every direction of every rule; ``labels``: with the laws of Einsum, written where one stands."""
+        return Rewriter.directed([d for rule in rules for d in rule.directions()], canonical, labels=labels)
 
     @staticmethod
-    def directed(rules: Sequence[Rule], canonical: Canonicalizer) -> Rewriter:
+    def directed(rules: Sequence[Rule], canonical: Canonicalizer, *, labels: bool = False) -> Rewriter:
         """The rules in the direction in which each is given."""
-        return Rewriter(RuleIndex.of(moves(rules)), canonical, Receding.of(rules))
+        return Rewriter(RuleIndex.of(moves(rules), labels=labels), canonical, Receding.of(rules))
 
     def only(self, names: Iterable[str]) -> Rewriter:
         """The rewriter that makes no moves but these rules', for making known moves again: it matches little."""
