@@ -31,6 +31,10 @@ BUNDLES: Mapping[str, Bundle] = {
         ("gated-sum-over-stack", "gated-sum-over-larger-stack", "computed-number-into-kernel"),
         ("sum-over-stack", "sum-over-larger-stack", "conv-sum"),
     ),
+    "parallel kernels": Bundle(
+        ("conv-sum-dilated-by-two", "conv-sum-dilated-by-three", "conv-sum-dilated-by-four", "conv-sum-dilated-by-five"),
+        ("batchnorm-into-conv", "conv-sum-enlarged", "conv-sum", "batchnorm-branch-into-depthwise"),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(
