@@ -35,6 +35,10 @@ BUNDLES: Mapping[str, Bundle] = {
         ("conv-sum-dilated-by-two", "conv-sum-dilated-by-three", "conv-sum-dilated-by-four", "conv-sum-dilated-by-five"),
         ("batchnorm-into-conv", "conv-sum-enlarged", "conv-sum", "batchnorm-branch-into-depthwise"),
     ),
+    "modulated kernels": Bundle(
+        ("kernels-scaled-by-output", "kernel-scaled-by-input", "kernels-scaled-by-input-of-each-sample"),
+        ("power-two", "squares-of-scaled-kernel", "squares-of-scaled-kernel-kept", "reshape-of-reshape", "reshape-to-itself"),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(
