@@ -218,9 +218,15 @@ class Selection:
             yield (group[0].rule.name, group[0].choice), partial(self._moved, state, group)
 
     def _with_bundle(self, state: State, bundle: Bundle) -> State | None:
-        """A state after all that the bundle's rules do to it, as long as any does; None where none begins."""
+        """A state after all that the bundle's rules do to it, as long as any does; None where none begins.
+
+        How large it is counts at the end: a chain of products has a matrix for each of them until they are one.
+        """
         begun = self._with_rules(state, bundle.leading, 1)
-        return begun and (self._with_rules(begun, (*bundle.leading, *bundle.following), _BUNDLE_ROUNDS) or begun)
+        if begun is None:
+            return None
+        whole = self._with_rules(begun, (*bundle.leading, *bundle.following), _BUNDLE_ROUNDS) or begun
+        return whole if self.limits.admit(state.table, whole.table) else None
 
     def _with_rules(self, state: State, rules: Sequence[str], rounds: int) -> State | None:
         """A state after what each of the rules does to it everywhere, one after the other; None where none does."""
@@ -234,19 +240,24 @@ class Selection:
                 except OutOfTime:
                     return None
                 found = [m for ms in matches.values() for m in ms if m.rule.name == rule]
-                reached = (self._moved(reached, found) if found else None) or reached
+                reached = (self._after(reached, found) if found else None) or reached
             if reached is before:
                 break
         return None if reached is state else reached
 
     def _moved(self, state: State, group: Sequence[Match]) -> State | None:
         """A state after one more move; None where it makes too much of the model, and where time is up."""
+        moved = self._after(state, group)
+        return moved if moved is not None and self.limits.admit(state.table, moved.table) else None
+
+    def _after(self, state: State, group: Sequence[Match]) -> State | None:
+        """The same, however large."""
         try:
             with self.start.watch.until(self.deadline):
                 moved = self.rewriter.apply(state.view, group, ROUNDS)
         except OutOfTime:
             return None
-        if moved is None or not self.limits.admit(state.table, moved.view.table):
+        if moved is None:
             return None
         step = TraceStep.of(moved, group[0])
         later = self.rewriter.later(moved.view, (state.view, state.matches))

@@ -39,6 +39,18 @@ BUNDLES: Mapping[str, Bundle] = {
         ("kernels-scaled-by-output", "kernel-scaled-by-input", "kernels-scaled-by-input-of-each-sample"),
         ("power-two", "squares-of-scaled-kernel", "squares-of-scaled-kernel-kept", "reshape-of-reshape", "reshape-to-itself"),
     ),
+    "polynomials of a constant matrix": Bundle(
+        ("scaled-product-of-matrix", "constant-matrices-first"),
+        (
+            "product-beside-itself",
+            "product-beside-itself-scaled",
+            "product-less-itself",
+            "itself-less-product",
+            "polynomial-step",
+            "polynomial-step-of-one",
+            "polynomial-step-subtracted",
+        ),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(
