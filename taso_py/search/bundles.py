@@ -32,12 +32,18 @@ BUNDLES: Mapping[str, Bundle] = {
         ("sum-over-stack", "sum-over-larger-stack", "conv-sum"),
     ),
     "parallel kernels": Bundle(
-        ("conv-sum-dilated-by-two", "conv-sum-dilated-by-three", "conv-sum-dilated-by-four", "conv-sum-dilated-by-five"),
+        tuple(f"conv-sum-dilated-by-{times}" for times in ("two", "three", "four", "five")),
         ("batchnorm-into-conv", "conv-sum-enlarged", "conv-sum", "batchnorm-branch-into-depthwise"),
     ),
     "modulated kernels": Bundle(
         ("kernels-scaled-by-output", "kernel-scaled-by-input", "kernels-scaled-by-input-of-each-sample"),
-        ("power-two", "squares-of-scaled-kernel", "squares-of-scaled-kernel-kept", "reshape-of-reshape", "reshape-to-itself"),
+        (
+            "power-two",
+            "squares-of-scaled-kernel",
+            "squares-of-scaled-kernel-kept",
+            "reshape-of-reshape",
+            "reshape-to-itself",
+        ),
     ),
     "polynomials of a constant matrix": Bundle(
         ("scaled-product-of-matrix", "constant-matrices-first"),

@@ -53,7 +53,7 @@ class Limits:
 
     def admit(self, before: Table, after: Table) -> bool:
         """Whether what a move makes of a table is not too large."""
-        if live_size(after) > self.nodes * max(live_size(before), 16):
+        if live_size(after) > self.nodes * max(live_size(before), _SMALL):
             return False
         return self.file_growth(after) <= self.constant_bytes
 
@@ -62,6 +62,8 @@ Stop = Callable[[], bool]
 Report = Callable[[int, float], None]
 
 
+_SMALL = 64
+"""Nodes of a model that is small: each of them may become several."""
 _KEPT = 256
 """States kept as possible candidates; the queue holds what is still to be explored."""
 
