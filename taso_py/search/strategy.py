@@ -171,6 +171,7 @@ class Backtracking:
             self._is_new(first.table)
             priced = [self._priced(first, seed) for seed in seeds] if barred == self.barred else []
             begin = [state for state in priced if state is not None]
+            self._built += len(begin)
             for state in begin:
                 progress.saw(state)
             found, reason = self._descend(first, begin, barred, progress, stop, report)
