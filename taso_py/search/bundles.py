@@ -27,6 +27,17 @@ BUNDLES: Mapping[str, Bundle] = {
         ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
         ("sum-over-stack", "sum-over-larger-stack", "sum-over-halves"),
     ),
+    "means of branches": Bundle(
+        ("mean-over-stack", "mean-over-larger-stack"),
+        (
+            "sum-over-stack",
+            "sum-over-larger-stack",
+            "add-constants-beside",
+            "matmul-sum-of-weights",
+            "matmul-sum-of-weights-beside",
+            "matmul-scaled",
+        ),
+    ),
     "kernels added up": Bundle(
         ("gated-sum-over-stack", "gated-sum-over-larger-stack", "computed-number-into-kernel"),
         ("sum-over-stack", "sum-over-larger-stack", "conv-sum"),
