@@ -31,7 +31,7 @@ _PAIRED = 8
 """Most summands of which any two are looked at as one."""
 
 
-MOST_OPERANDS = 128
+MOST_OPERANDS = 64
 """Wider operators are left as they are: a law is as deep as what it nests, and matching it goes as deep."""
 _ORDERS = 64
 """Most orders of a law's commutative operators that are tried: where it is refused in these, so it is in all 2^n."""
