@@ -172,6 +172,7 @@ BUNDLES: Mapping[str, Bundle] = {
     ),
     "pairs": Bundle(
         (
+            "rows-by-tuples",
             "repeated-third-axis",
             "repeated-second-axis",
             "repeated-first-axis",

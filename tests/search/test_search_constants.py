@@ -69,3 +69,22 @@ def test_products_with_one_matrix_meet_past_other_summands() -> None:
 def test_a_layer_of_features_and_their_difference_is_one_of_the_features() -> None:
     _, found = searched(model(FEATURES, W=(16, 5)), None, "layer-of-difference-and-more")
     assert running(found.states[0].table) == {"Tanh": 2, "Mul": 1, "Concat": 1, "MatMul": 1}
+
+
+MEAN = """agraph (float[4,6] x) => (float[4,9] y) {
+    zero = Constant<value_ints = [0]>() a = Gemm<transB = 1>(x, A, p) b = Gemm<transB = 1>(x, B, q)
+    c = Gemm<transB = 1>(x, C, r) s = Unsqueeze(a, zero) t = Unsqueeze(b, zero) u = Unsqueeze(c, zero)
+    v = Concat<axis = 0>(s, t, u) y = ReduceMean<axes = [0], keepdims = 0>(v) }"""
+PRODUCTS = """agraph (float[4,1,8] a, float[4,1,8] b, float[4,1,8] c, float[4,1,8] d) => (float[4,3] y) {
+    two = Constant<value_ints = [2]>() p = Mul(a, b) q = Mul(a, c) r = Mul(a, d) s = ReduceSum<keepdims = 0>(p, two)
+    t = ReduceSum<keepdims = 0>(q, two) u = ReduceSum<keepdims = 0>(r, two) y = Concat<axis = 1>(s, t, u) }"""
+
+
+def test_the_mean_of_layers_is_a_layer_of_the_mean_weights() -> None:
+    weights = {n: (9, 6) for n in "ABC"} | {n: (9,) for n in "pqr"}
+    assert running(after(model(MEAN, **weights), "means of branches")) == {"Gemm": 1, "Div": 1}
+
+
+def test_dot_products_beside_each_other_are_those_of_joined_rows() -> None:
+    _, found = searched(model(PRODUCTS), None, "dots-joined", "dots-with-shared-row")
+    assert running(found.states[0].table) == {"Concat": 1, "MatMul": 1, "Reshape": 1, "Squeeze": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -11,6 +12,9 @@ import pytest
 from taso_py.onnx_io.load import load
 from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Proved
+from taso_py.rules.parser import parse_rule
+from taso_py.rules.rule import Rule
+from taso_py.search import contraction
 from taso_py.search.contraction import EINSUM, Labelled, einsum_law
 from tests.helpers.bundles import after
 from tests.helpers.certified import optimised
@@ -105,3 +109,23 @@ def test_a_certificate_states_the_laws_of_einsum(tmp_path: Path) -> None:
     case = optimised(tmp_path, model(JOINTS), apply="all")
     assert EINSUM in case.certificate.read_text(encoding="utf-8")
     assert case.certify(prover=prove).steps
+
+
+def test_a_wrong_law_of_an_equation_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is proved where it matches: a mistake of whoever writes it loses a rewrite, not the model's meaning."""
+    true = contraction.einsum_law
+
+    def wrong(operands: Sequence[Labelled], result: str) -> Rule:
+        text = true(operands, result).text()
+        product = "MatMul({}, Transpose({}, perm=[0, 1, 3, 2]))"
+        assert product.format("x0", "x1") in text
+        return parse_rule(text.replace(product.format("x0", "x1"), product.format("x1", "x0")))
+
+    square = """agraph (float[1,2,5,5] q, float[1,2,5,5] k) => (float[1,2,5,5] y) {
+        y = Einsum<equation = "bhid,bhjd->bhij">(q, k) }"""
+    monkeypatch.setattr(contraction, "einsum_law", wrong)
+    contraction._matcher.cache_clear()
+    assert running(after(model(square), "labels as products")) == {"Einsum": 1}
+    monkeypatch.undo()
+    contraction._matcher.cache_clear()
+    assert "Einsum" not in running(after(model(square), "labels as products"))

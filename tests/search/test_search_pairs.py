@@ -88,3 +88,13 @@ def test_differences_of_inputs_stay_differences(between: str) -> None:
         {rows} d = Sub(r, s) p = MatMul(d, w) q = MatMul(s, v) y = Add(p, q) }}"""
     kept = sizes(after(model(text, w=(16, 8), v=(16, 8)), "pairs"), "Sub") == [(4, 20, 16)]
     assert kept == (between != "Relu")
+
+TUPLES = """agraph (float[32,16] h, int64[40] n, int64[40] o, float[40,1] d) => (float[40,32] y) {
+    one = Constant<value_ints = [1]>() i = Unsqueeze(n, one) j = Unsqueeze(o, one) a = GatherND(h, i) b = GatherND(h, j)
+    c = Concat<axis = 1>(a, b, d) y = MatMul(c, w) }"""
+
+
+def test_rows_that_are_looked_up_by_tuples_are_multiplied_before() -> None:
+    table = after(model(TUPLES, w=(33, 32)), "pairs")
+    assert sorted(sizes(table, "MatMul")) == [(32, 32), (32, 32), (40, 32)]
+    assert running(table)["GatherRows"] == 2
