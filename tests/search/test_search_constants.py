@@ -81,7 +81,7 @@ PRODUCTS = """agraph (float[4,1,8] a, float[4,1,8] b, float[4,1,8] c, float[4,1,
 
 
 def test_the_mean_of_layers_is_a_layer_of_the_mean_weights() -> None:
-    weights = {n: (9, 6) for n in "ABC"} | {n: (9,) for n in "pqr"}
+    weights = dict.fromkeys("ABC", (9, 6)) | dict.fromkeys("pqr", (9,))
     assert running(after(model(MEAN, **weights), "means of branches")) == {"Gemm": 1, "Div": 1}
 
 
