@@ -89,6 +89,7 @@ def test_differences_of_inputs_stay_differences(between: str) -> None:
     kept = sizes(after(model(text, w=(16, 8), v=(16, 8)), "pairs"), "Sub") == [(4, 20, 16)]
     assert kept == (between != "Relu")
 
+
 TUPLES = """agraph (float[32,16] h, int64[40] n, int64[40] o, float[40,1] d) => (float[40,32] y) {
     one = Constant<value_ints = [1]>() i = Unsqueeze(n, one) j = Unsqueeze(o, one) a = GatherND(h, i) b = GatherND(h, j)
     c = Concat<axis = 1>(a, b, d) y = MatMul(c, w) }"""
