@@ -43,11 +43,12 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A term of a law, its axes, and about how often all its data are moved to make it."""
+    """A term of a law, its axes, about how often all its data are moved to make it, and whether it is constant."""
 
     text: str
     axes: Axes
     moves: float = 0.0
+    constant: bool = False
 
     @property
     def labels(self) -> str:
@@ -57,7 +58,8 @@ class _Term:
         """With axes joined, taken apart, or put in of size 1, where there is no label."""
         if tuple(axes) == self.axes:
             return self
-        return _Term(f"Reshape({self.text}, shape=[{', '.join(map(_size, axes))}])", tuple(axes), self.moves)
+        text = f"Reshape({self.text}, shape=[{', '.join(map(_size, axes))}])"
+        return replace(self, text=text, axes=tuple(axes))
 
     def joined(self, part: str) -> _Term:
         """With the axes of these labels as one where they stand side by side."""
@@ -69,18 +71,17 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes terms; an axis with a label of ``ones`` has one entry, operands in ``constants`` are moved for nothing."""
+    """Writes terms; an axis with a label of ``ones`` has one entry."""
 
     ones: frozenset[str]
-    constants: frozenset[str]
 
     def transposed(self, term: _Term, axes: Sequence[str], *, multiplied: bool = False) -> _Term:
         """The term with its axes in this order; ``multiplied``: it is an operand of a product of matrices."""
         if tuple(axes) == term.axes:
             return term
         perm = [term.axes.index(axis) for axis in axes]
-        moves = 0.0 if term.text in self.constants else self._moves(term.axes, axes, multiplied)
-        return _Term(f"Transpose({term.text}, perm={perm})", tuple(axes), term.moves + moves)
+        moves = 0.0 if term.constant else self._moves(term.axes, axes, multiplied)
+        return replace(term, text=f"Transpose({term.text}, perm={perm})", axes=tuple(axes), moves=term.moves + moves)
 
     def _moves(self, before: Sequence[str], after: Sequence[str], multiplied: bool) -> float:
         """Products read transposed matrices, whole rows are copied at once, and axes of one entry are no matter."""
@@ -173,7 +174,7 @@ def einsum_law(operands: Sequence[Labelled], result: str) -> Rule:
 
 def _right(operands: Sequence[Labelled], result: str) -> str:
     ones = frozenset(c for t in operands for c, size in zip(t.labels, t.sizes, strict=True) if size == 1)
-    writer = _Writer(ones, frozenset(f"x{k}" for k, t in enumerate(operands) if t.constant))
+    writer = _Writer(ones)
     first, *second = (_summed(f"x{k}", t, operands, result) for k, t in enumerate(operands))
     whole = writer.product(first, second[0], result) if second else writer.transposed(first, list(result))
     return whole.text
@@ -184,7 +185,7 @@ def _summed(name: str, operand: Labelled, operands: Sequence[Labelled], result: 
     others = {c for t in operands if t is not operand for c in t.labels} | set(result)
     axes = [k for k, c in enumerate(operand.labels) if c not in others]
     text = f"ReduceSum({name}, axes={axes}, keepdims=0)" if axes else name
-    return _Term(text, tuple(c for c in operand.labels if c in others))
+    return _Term(text, tuple(c for c in operand.labels if c in others), constant=operand.constant)
 
 
 def _pair_first(operands: Sequence[Labelled], result: str) -> str:
