@@ -52,6 +52,7 @@ _BUNDLE_ROUNDS = 40
 
 _Move: TypeAlias = tuple[Hashable, Callable[[], State | None]]
 """What tells a move from others, and the state after it; None where it changes nothing, or there is no time."""
+_Mover: TypeAlias = Callable[[State, Sequence[Match]], State | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +221,19 @@ class Selection:
     def _with_bundle(self, state: State, bundle: Bundle) -> State | None:
         """A state after all that the bundle's rules do to it, as long as any does; None where none begins.
 
-        How large it is counts at the end: a chain of products has a matrix for each of them until they are one.
+        How large it is counts at the end: a chain of products has a matrix for each of them until they are one.  Where
+        that is too large, moves that are too large are left out.
         """
-        begun = self._with_rules(state, bundle.leading, 1)
-        if begun is None:
-            return None
-        whole = self._with_rules(begun, (*bundle.leading, *bundle.following), _BUNDLE_ROUNDS) or begun
-        return whole if self.limits.admit(state.table, whole.table) else None
+        whole = self._whole_bundle(state, bundle, self._after)
+        if whole is None or self.limits.admit(state.table, whole.table):
+            return whole
+        return self._whole_bundle(state, bundle, self._moved)
 
-    def _with_rules(self, state: State, rules: Sequence[str], rounds: int) -> State | None:
+    def _whole_bundle(self, state: State, bundle: Bundle, move: _Mover) -> State | None:
+        begun = self._with_rules(state, bundle.leading, 1, move)
+        return begun and (self._with_rules(begun, (*bundle.leading, *bundle.following), _BUNDLE_ROUNDS, move) or begun)
+
+    def _with_rules(self, state: State, rules: Sequence[str], rounds: int, move: _Mover) -> State | None:
         """A state after what each of the rules does to it everywhere, one after the other; None where none does."""
         reached = state
         for _ in range(rounds):
@@ -240,7 +245,7 @@ class Selection:
                 except OutOfTime:
                     return None
                 found = [m for ms in matches.values() for m in ms if m.rule.name == rule]
-                reached = (self._after(reached, found) if found else None) or reached
+                reached = (move(reached, found) if found else None) or reached
             if reached is before:
                 break
         return None if reached is state else reached

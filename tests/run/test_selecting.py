@@ -22,6 +22,7 @@ from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection
 from taso_py.search.bundles import BUNDLES, Bundle
+from taso_py.search.contraction import EINSUM
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import Limits
@@ -220,8 +221,24 @@ def test_a_bundle_may_need_what_a_tidying_that_loses_uncovers(monkeypatch: pytes
     assert found.share == pytest.approx(11 / 17)
 
 
+@pytest.mark.parametrize(
+    ("grown", "made"), [("Log", ["needed", "good"]), ("Abs", ["needed"]), ("Relu", ["needed", "good"])]
+)
+def test_the_size_of_a_bundle_counts_at_its_end(grown: str, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is too large, moves that are too large are left out; what costs none is made."""
+    choice = selection({**SECONDS, "Log": 1.0})
+    before = running(choice.start.table)[grown]
+    choice.limits = Limits(
+        choice.deadline, constant_bytes=0.0, file_growth=lambda table: float(running(table)[grown] - before)
+    )
+    monkeypatch.setattr(selecting, "BUNDLES", {"both": Bundle(("needed", "good"))})
+    found = choice.bundled(State(choice.start, choice.rewriter.later(choice.start), 1.0, 1.0))
+    assert found is not None
+    assert [step.rule for step in found.state.trace] == made
+
+
 def test_bundles_are_of_rules_that_there_are() -> None:
-    names = {rule.name for rule in library().search} | {f"{rule.name}-reversed" for rule in library().search}
+    names = {rule.name for rule in library().search} | {f"{rule.name}-reversed" for rule in library().search} | {EINSUM}
     assert {name for b in BUNDLES.values() for name in (*b.leading, *b.following)} <= names
 
 
