@@ -15,15 +15,13 @@ from zlib import crc32
 
 from taso_py.graph.sizes import Size
 from taso_py.ops.einsum import Einsum
-from taso_py.prove.sites import SiteProofs
 from taso_py.rules.parser import parse_rule
-from taso_py.rules.rule import Rule
+from taso_py.rules.rule import Rule, SiteProver
 from taso_py.search.matcher import Matcher, matcher
 from taso_py.search.view import View
 
 EINSUM = "einsum-as-products"
 """The name of all of these laws."""
-_PROOFS = SiteProofs()
 _USUAL = 64
 """What a size that is not known is taken for where the order of products is chosen."""
 
@@ -158,7 +156,14 @@ def einsum_matcher(view: View, value: int) -> Matcher | None:
 
 @lru_cache(maxsize=1024)
 def _matcher(operands: tuple[Labelled, ...], result: str) -> Matcher:
-    return matcher(replace(einsum_law(operands, result), patterns=(), at_site=_PROOFS))
+    return matcher(replace(einsum_law(operands, result), patterns=(), at_site=_proofs()))
+
+
+@lru_cache(maxsize=1)
+def _proofs() -> SiteProver:
+    from taso_py.prove.sites import SiteProofs  # and with it Z3, which reports and most searches never need
+
+    return SiteProofs()
 
 
 def einsum_law(operands: Sequence[Labelled], result: str) -> Rule:

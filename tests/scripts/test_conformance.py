@@ -26,6 +26,9 @@ OF_FEATURES = frozenset(
         "rows-and-reversed-differences",
         "shared-and-differences",
         "shared-and-reversed-differences",
+        "product-less-itself",
+        "itself-less-product",
+        "polynomial-step-subtracted",
     }
 )
 """Rules that take differences apart, of a model's inputs not."""
