@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,6 @@ from taso_py.run.selecting import Selection
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import weight_bytes
 from taso_py.search.canonical import Canonicalizer
-from taso_py.search.contraction import EINSUM
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
 from taso_py.search.moves import Rewriter
@@ -145,15 +144,14 @@ def single_gains(job: Run) -> dict[str, float]:
     return found
 
 
-def start_of(job: Run, barred: Collection[str], watch: Watch) -> tuple[Rewriter, View]:
+def start_of(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, View]:
     """The rules but the barred ones, and the original; of a very large one the places that hold most of the time."""
     loaded = job.setting.loaded
     rules = _rules(job, barred)
     # Rules of the user's own are moves only: should one turn out wrong, it is told from the others rule by rule.
     tidying = [] if job.options.rules else removing(rules)
     canonical = Canonicalizer.of(job.library.canonical, RuleSet.of([*job.library.cleanup, *tidying]))
-    labels = bool(job.library.search) and not job.options.rules and EINSUM not in barred
-    rewriter = Rewriter.of(rules, canonical, labels=labels)
+    rewriter = Rewriter.of(rules, canonical)
     if job.options.rules:
         rewriter = replace(rewriter, receding=Receding.of(()))
     view = View.of(loaded.table, canonical.expand, loaded.folder.value, watch, rounding=rounding_bodies(loaded.proto))

@@ -15,17 +15,21 @@ from taso_py.search.view import View
 class RuleIndex:
     """Matchers of directed rules by the operator of their first output, in the rules' order.
 
-    ``labels``: with the laws of Einsum, which are written where one stands.
+    ``labels``: with the laws of Einsum, which are written where one stands: one of them stands for all among the rules.
     """
 
     by_root: dict[type, tuple[Matcher, ...]]
     labels: bool = False
 
     @staticmethod
-    def of(rules: Iterable[Rule], *, labels: bool = False) -> RuleIndex:
+    def of(rules: Iterable[Rule]) -> RuleIndex:
         """The index of these rules, each in the direction in which it is given."""
         by_root: dict[type, tuple[Matcher, ...]] = {}
+        labels = False
         for rule in rules:
+            if rule.name == EINSUM:
+                labels = True
+                continue
             compiled = matcher(rule)
             by_root[compiled.root] = (*by_root.get(compiled.root, ()), compiled)
         return RuleIndex(by_root, labels)

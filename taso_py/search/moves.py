@@ -99,14 +99,14 @@ class Rewriter:
     receding: Receding
 
     @staticmethod
-    def of(rules: Iterable[Rule], canonical: Canonicalizer, *, labels: bool = False) -> Rewriter:
-        """Every direction of every rule; ``labels``: with the laws of Einsum, written where one stands."""
-        return Rewriter.directed([d for rule in rules for d in rule.directions()], canonical, labels=labels)
+    def of(rules: Iterable[Rule], canonical: Canonicalizer) -> Rewriter:
+        """Every direction of every rule."""
+        return Rewriter.directed([d for rule in rules for d in rule.directions()], canonical)
 
     @staticmethod
-    def directed(rules: Sequence[Rule], canonical: Canonicalizer, *, labels: bool = False) -> Rewriter:
+    def directed(rules: Sequence[Rule], canonical: Canonicalizer) -> Rewriter:
         """The rules in the direction in which each is given."""
-        return Rewriter(RuleIndex.of(moves(rules), labels=labels), canonical, Receding.of(rules))
+        return Rewriter(RuleIndex.of(moves(rules)), canonical, Receding.of(rules))
 
     def only(self, names: Iterable[str]) -> Rewriter:
         """The rewriter that makes no moves but these rules', for making known moves again: it matches little."""
@@ -210,11 +210,12 @@ class Rewriter:
         if len(matches[0].outputs) == 1:
             grows = [self._grows(view, m) for m in matches]
             growing = list(compress(matches, grows))
-            step = rewrite_all(view, _independent(view, [m for m, g in zip(matches, grows, strict=True) if not g]))
-            if step is not None:
-                log.own(step)
-                view = self._tidied(*self._receded(view.after(step.table), step, log), log)
-                waiting = growing
+            for alike in _by_law(m for m, g in zip(matches, grows, strict=True) if not g):
+                step = rewrite_all(view, _independent(view, alike))
+                if step is not None:
+                    log.own(step)
+                    view = self._tidied(*self._receded(view.after(step.table), step, log), log)
+                    waiting = growing
         # Siblings in the order of the file: merged alike in several places, they are alike again.
         waiting.sort(key=lambda m: (_place(view, m), m.outputs))
         for match in waiting:
@@ -305,6 +306,14 @@ def _joins(view: View, match: Match) -> tuple[int, int] | None:
             places = range(len(whole.inputs))
             return owner, next((k for k in places if whole.inputs[k : k + 2] == pair.inputs), 0)
     return None
+
+
+def _by_law(matches: Iterable[Match]) -> list[list[Match]]:
+    """Laws that are written where they stand have one name: each makes a step of its own."""
+    laws: dict[Rule, list[Match]] = {}
+    for match in matches:
+        laws.setdefault(match.rule, []).append(match)
+    return list(laws.values())
 
 
 def _place(view: View, match: Match) -> int:

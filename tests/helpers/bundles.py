@@ -23,7 +23,7 @@ def after(proto: onnx.ModelProto, bundle: str) -> Table:
     """The table after all rules of a bundle; its model computes the same."""
     loaded, library = load(proto), load_library()
     canonical = Canonicalizer.of(library.canonical, library.cleanup)
-    rules = Rewriter.of(library.search | library.cleanup, canonical, labels=True)
+    rules = Rewriter.of(library.search | library.cleanup, canonical)
     table = together(rules, view_of(loaded, canonical), BUNDLES[bundle]).table
     random = np.random.default_rng(1)
     feeds = {}

@@ -129,3 +129,11 @@ def test_a_wrong_law_of_an_equation_is_not_used(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     contraction._matcher.cache_clear()
     assert "Einsum" not in running(after(model(square), "labels as products"))
+
+
+def test_equations_that_differ_are_steps_of_their_own(tmp_path: Path) -> None:
+    """Their laws have one name, and a certificate's step has one law."""
+    case = optimised(tmp_path, model(ATTENTION), apply="all", only=[EINSUM])
+    laws = [law for law in case.document()["rules"] if law["name"] == EINSUM]
+    assert len(laws) == 2
+    assert case.certify(prover=prove).steps == 2
