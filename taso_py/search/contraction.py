@@ -21,7 +21,7 @@ from taso_py.search.matcher import Matcher, matcher
 from taso_py.search.view import View
 
 EINSUM = "einsum-as-products"
-"""The name of all of these laws."""
+"""The name of all of these laws; that of ``ab,bc->ac`` stands for them in the library."""
 _USUAL = 64
 """What a size that is not known is taken for where the order of products is chosen."""
 
@@ -139,6 +139,16 @@ def _size(labels: str) -> str:
 
 def _names(labels: str) -> str:
     return ", ".join(f"n{c}" for c in labels)
+
+
+def stands_for_all(rule: Rule) -> bool:
+    """Whether a rule is the library's law of Einsum: a law of the user's own may have its name."""
+    return rule.name == EINSUM and rule.id == _in_library().id
+
+
+@lru_cache(maxsize=1)
+def _in_library() -> Rule:
+    return einsum_law((Labelled("ab", (_USUAL, _USUAL)), Labelled("bc", (_USUAL, _USUAL))), "ac")
 
 
 def einsum_matcher(view: View, value: int) -> Matcher | None:

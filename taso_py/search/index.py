@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from taso_py.rules.rule import Rule
-from taso_py.search.contraction import EINSUM, einsum_matcher
+from taso_py.search.contraction import EINSUM, einsum_matcher, stands_for_all
 from taso_py.search.matcher import Matcher, matcher
 from taso_py.search.view import View
 
@@ -15,7 +15,7 @@ from taso_py.search.view import View
 class RuleIndex:
     """Matchers of directed rules by the operator of their first output, in the rules' order.
 
-    ``labels``: with the laws of Einsum, which are written where one stands: one of them stands for all among the rules.
+    ``labels``: with the laws of Einsum, which are written where one stands.
     """
 
     by_root: dict[type, tuple[Matcher, ...]]
@@ -27,7 +27,7 @@ class RuleIndex:
         by_root: dict[type, tuple[Matcher, ...]] = {}
         labels = False
         for rule in rules:
-            if rule.name == EINSUM:
+            if stands_for_all(rule):
                 labels = True
                 continue
             compiled = matcher(rule)

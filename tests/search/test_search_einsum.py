@@ -18,7 +18,7 @@ from taso_py.search import contraction
 from taso_py.search.contraction import EINSUM, Labelled, einsum_law
 from tests.helpers.bundles import after
 from tests.helpers.certified import optimised
-from tests.helpers.graphs import model, running, sizes
+from tests.helpers.graphs import model, rewriter, running, sizes, view_of
 
 ATTENTION = """agraph (float[2,3,7,4] q, float[2,3,5,4] k, float[2,3,5,6] v) => (float[2,3,7,6] y) {
     s = Einsum<equation = "b h i d, b h j d -> b h i j">(q, k) a = Softmax<axis = -1>(s)
@@ -137,3 +137,11 @@ def test_equations_that_differ_are_steps_of_their_own(tmp_path: Path) -> None:
     laws = [law for law in case.document()["rules"] if law["name"] == EINSUM]
     assert len(laws) == 2
     assert case.certify(prover=prove).steps == 2
+
+
+def test_a_users_law_of_this_name_is_one_law() -> None:
+    """Who gives rules of their own is given no others."""
+    own = f'rule {EINSUM}: Einsum(x, y, equation="abc,acd->abd") => MatMul(x, y) for x[a, b, c], y[a, c, d]'
+    rules, canonical = rewriter(own)
+    view = view_of(load(model(LINEAR)), canonical)
+    assert not rules.all_matches(view)
