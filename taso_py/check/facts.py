@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from taso_py.backend.protocol import ModelRef
-from taso_py.check.reading import Readers, find_roles, known_values, last_first, readers_of
+from taso_py.check.reading import FLAGS, Readers, find_roles, known_values, last_first, readers_of
 from taso_py.check.roles import Role
 from taso_py.errors import ModelError, UnfedInputError
 from taso_py.onnx_io.functions import inlined
@@ -241,12 +241,15 @@ def _draws(node: onnx.NodeProto, off: Set[str]) -> bool:
     return _is_random(node) and (node.op_type != "Dropout" or node.input[2] not in off)
 
 
-def _off(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> frozenset[str]:
-    """Inputs that are made up, and single constants that are false."""
+def _off(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> frozenset[str]:
+    """Inputs that are made up, as they turn off what hangs on them, and single constants that are false."""
     held = {tensor.name: tensor for tensor in graph.initializer}
     constants = (node for node in nodes if node.op_type == "Constant" and node.output)
     held |= {node.output[0]: a.t for node in constants for a in node.attribute if a.name == "value"}
     made = {value.name for value in graph.input} - held.keys()
+    for node in nodes:  # in order: each after what it reads
+        if node.op_type in FLAGS and node.input[0] in made:
+            made.update(node.output)
     return frozenset(made | {name for name, tensor in held.items() if _is_false(tensor)})
 
 
@@ -258,7 +261,7 @@ def _is_false(tensor: onnx.TensorProto) -> bool:
 
 def _drawn(graph: onnx.GraphProto) -> frozenset[str]:
     """The outputs that are computed from what is drawn."""
-    off = _off(graph, _nodes(graph))
+    off = _off(graph, list(_nodes(graph)))
     waiting = [n for n in graph.node if any(_draws(inner, off) for inner in (n, *_nodes_within(n)))]
     if not waiting:
         return frozenset()

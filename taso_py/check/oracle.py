@@ -120,7 +120,7 @@ class Oracle:
         try:
             plans = self._plans(exact, limits)[: max(ALWAYS, limits.max_cases)]
             cases = self._run(plans, exact, optimised, limits)
-            unstable = self._unstable(exact, cases[0]) if cases else frozenset()
+            unstable = self._unstable(exact, cases)
         finally:
             self.worker.close(exact)
             if optimised is not None:
@@ -249,16 +249,19 @@ class Oracle:
             self.notes.append(f"no float64 reference: {reason}")
             return None
 
-    def _unstable(self, exact: int, case: OracleCase) -> frozenset[str]:
+    def _unstable(self, exact: int, cases: Sequence[OracleCase]) -> frozenset[str]:
         """Outputs that the same session does not reproduce, and small ones that are drawn: these may repeat themselves.
 
         A generator's state advances, seeded or not, and a BatchNormalization in training writes into its own weights.
+        Whether anything is drawn can hang on the inputs: all of them are run again where a model can draw.
         """
         same = 0.0 if self.facts.random else _REPEATED
-        names = {name for name in self.facts.drawn if _elements(case.expected.get(name)) < _FEW}
+        repeated = cases if self.facts.random else cases[:1]
+        names = {n for one in repeated[:1] for n in self.facts.drawn if _elements(one.expected.get(n)) < _FEW}
         try:
-            again = self.worker.run(exact, case.feeds)
-            names.update(one.output for one in compare_outputs(case.expected, again) if one.relative > same)
+            for case in repeated:
+                again = self.worker.run(exact, case.feeds)
+                names.update(one.output for one in compare_outputs(case.expected, again) if one.relative > same)
         except (ModelError, WorkerError) as error:
             self.notes.append(f"the original ran only once on the same inputs: {error}")
         if names:

@@ -16,6 +16,10 @@ Readers: TypeAlias = "Mapping[str, Sequence[tuple[onnx.NodeProto, int]]]"
 
 WHOLE = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 """Operators that hand all values of their first operand on, in their order."""
+FLAGS = WHOLE | {"Not"}
+"""Operators whose result hangs on the truth of their first operand alone."""
+_NEGATED = {"0": "1", "1": "0"}
+"""What a truth value is to be where its negation is to be the other."""
 
 
 _KEYS = frozenset({
@@ -78,14 +82,19 @@ class _Near:
     distance: int
     partial: bool
 
+    def before(self, operator: str) -> _Near:
+        """Of a value that comes through this operator."""
+        kind = _NEGATED.get(self.kind, self.kind) if operator == "Not" else self.kind
+        return _Near(kind, self.node, self.distance + 1, self.partial or operator == "Concat")
+
 
 def _nearest(names: Iterable[str], readers: Readers, *, integer: bool) -> dict[str, _Near | None]:
     """Of each value that the named ones reach: each is looked at once, after all that it leads to."""
 
-    def leads_to(value: str) -> Iterator[tuple[str, bool]]:
+    def leads_to(value: str) -> Iterator[tuple[str, str]]:
         for node, position in readers.get(value, ()):
-            if (node.op_type in WHOLE and position == 0) or node.op_type == "Concat":
-                yield from ((output, node.op_type == "Concat") for output in node.output if output)
+            if (node.op_type in WHOLE and position == 0) or node.op_type in ("Concat", "Not"):
+                yield from ((output, node.op_type) for output in node.output if output)
 
     found: dict[str, _Near | None] = {}
     for value in last_first(names, lambda value: (output for output, _ in leads_to(value))):
@@ -94,12 +103,8 @@ def _nearest(names: Iterable[str], readers: Readers, *, integer: bool) -> dict[s
         if own is not None and own[0] is not None:
             found[value] = _Near(own[0], own[1], 0, partial=False)
             continue
-        behind = [(found.get(output), joined) for output, joined in leads_to(value)]
-        reached = [
-            _Near(near.kind, near.node, near.distance + 1, near.partial or joined)
-            for near, joined in behind
-            if near is not None
-        ]
+        behind = [(found.get(output), operator) for output, operator in leads_to(value)]
+        reached = [near.before(operator) for near, operator in behind if near is not None]
         found[value] = min(reached, key=lambda near: near.distance, default=None)
     return found
 

@@ -156,6 +156,17 @@ def test_random_outputs_are_compared_by_form_only() -> None:
     assert verdict(seeded, seeded).passed
 
 
+def test_what_is_drawn_for_some_inputs_only_is_compared_by_form() -> None:
+    """A Dropout that trains where the inputs say so: the first ones may not."""
+    text = """g (float[64,4] x, float[64] s) => (float[64,4] y, float[64,4] z) {{
+      m = ReduceMax<keepdims = 0>(s) c = Constant<value = float {{3}}>() t = Greater(m, c)
+      r = Constant<value = float {{0.5}}>() y = Dropout(x, r, t) z = {}(x) }}"""
+    found = verdict(model(text.format("Neg")), model(text.format("Neg")))
+    assert found.passed
+    assert any("random outputs" in note and note.endswith("y") for note in found.notes)
+    assert not verdict(model(text.format("Neg")), model(text.format("Abs"))).passed
+
+
 def test_few_random_numbers_may_repeat_themselves() -> None:
     """One repetition of one draw that is likely to be 1 says nothing."""
     text = "g (float[4] x) => (float[1] y) {{ p = Constant<value_floats = [0.85]>() {}y = Bernoulli<seed={}.0>(p) }}"

@@ -16,6 +16,7 @@ from onnx import TensorProto
 from taso_py.backend.protocol import ModelRef
 from taso_py.check.facts import InputSpec, interface_difference, read_facts
 from taso_py.check.inputs import FILLS, fills_for, make_feeds, override_shapes
+from taso_py.check.roles import legal_array
 from taso_py.check.shapes import DEFAULT_BYTES, Assignment, resolve_shapes, second_sizes
 from taso_py.errors import ModelError, UnfedInputError, UsageError
 
@@ -256,12 +257,28 @@ def test_what_follows_from_random_numbers_is_known_through_branches() -> None:
         ("t = Constant<value = bool {0}>()", set()),
         ("u = Constant<value = bool {1}>() t = Identity(u)", {"y"}),
         ("", set()),  # an input that is made up, and false
+        ("t = Not(still)", set()),  # true
+        ("u = Not(still) v = Identity(u) t = Not(v)", set()),
     ],
 )
 def test_a_dropout_that_trains_draws(mode: str, drawn: set[str]) -> None:
-    inputs = "float[2] x, float r" + ("" if mode else ", bool t")
+    inputs = "float[2] x, float r" + (", bool still" if "still" in mode else "" if mode else ", bool t")
     text = f"g ({inputs}) => (float[2] y, float[2] z) {{ {mode} d = Dropout(x, r, t) y = Relu(d) z = Neg(x) }}"
     assert read_facts(proto(text)).drawn == drawn
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("t = Identity(i)", False), ("t = Not(i)", True), ("u = Not(i) t = Not(u)", False), ("t = And(i, i)", None)],
+)
+def test_an_input_that_is_a_flag_is_what_turns_training_off(flag: str, value: bool | None) -> None:
+    text = f"g (float[2] x, float r, bool i) => (float[2] y) {{ {flag} y = Dropout(x, r, t) }}"
+    (role,) = [one.role for one in read_facts(proto(text)).inputs if one.name == "i"]
+    assert (role is None) == (value is None)
+    if role is not None and value is not None:
+        made = legal_array(role, (), np.dtype(bool), lambda dim: None)
+        assert made is not None
+        assert bool(made) is value
 
 
 def test_a_map_is_the_models_fault_and_no_options() -> None:

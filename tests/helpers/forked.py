@@ -1,4 +1,4 @@
-"""Real processes of the command line that need not import anything: forks of one that has done so.
+"""Real processes of the command line that need not import anything or read our rules: forks of one that has done so.
 
 Two servers with hash seeds of their own take turns, so that two runs of one test never share the order of their sets.
 Run as a module it is such a server: for each request on its socket it forks, the child becomes the command, and the
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, TextIO
+
+from taso_py.rules import library
 
 _REQUEST_BYTES = 1 << 20
 _PRELOADED = (
@@ -127,6 +129,7 @@ def _stream(number: int, like: TextIO, buffering: int = -1) -> TextIO:
 if __name__ == "__main__":
     for preloaded in _PRELOADED:
         import_module(preloaded)
+    library.load()  # files of rules that were read are kept by their text
     _serve(socket.socket(fileno=int(sys.argv[1])))
     from taso_py.__main__ import run
 
