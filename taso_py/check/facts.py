@@ -248,7 +248,7 @@ def _off(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> frozenset[s
     held |= {node.output[0]: a.t for node in constants for a in node.attribute if a.name == "value"}
     made = {value.name for value in graph.input} - held.keys()
     for node in nodes:  # in order: each after what it reads
-        if node.op_type in FLAGS and node.input[0] in made:
+        if node.op_type in FLAGS and made.intersection(node.input[:1]):
             made.update(node.output)
     return frozenset(made | {name for name, tensor in held.items() if _is_false(tensor)})
 

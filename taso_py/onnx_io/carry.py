@@ -86,6 +86,15 @@ def skeleton(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
+def with_weights_of(proto: onnx.ModelProto, other: onnx.ModelProto) -> onnx.ModelProto:
+    """All of ``other`` but the initializers of its main graph, which are those of ``proto``."""
+    copy = onnx.ModelProto()
+    _copy_fields(other, copy, "graph")
+    _copy_fields(other.graph, copy.graph, "initializer")
+    copy.graph.initializer.extend(proto.graph.initializer)
+    return copy
+
+
 def _copy_without_data(tensor: onnx.TensorProto, target: onnx.TensorProto) -> None:
     # Field by field: asking protobuf for a list of the fields, or for a size, copies the data.
     target.dims.extend(tensor.dims)

@@ -8,14 +8,19 @@ from graphlib import CycleError, TopologicalSorter
 import onnx
 
 from taso_py.errors import ModelError
-from taso_py.onnx_io.carry import skeleton
+from taso_py.onnx_io.carry import skeleton, with_weights_of
 from taso_py.onnx_io.child import CHILD
+from taso_py.onnx_io.read import DEFAULT_DOMAINS
 from taso_py.processes.isolated import NoAnswerError, answer
 
 _PATIENCE_S = 60.0
 """The longest that inlining may take."""
 MOST_NODES = 2_000_000
 """Largest graph that functions may expand to: ONNX Runtime inlines all of them when it opens a model."""
+_MOST_REWRITTEN = 200_000
+"""Largest graph to which functions are inlined so that their insides are rewritten, too."""
+_OF_RUNTIMES = ("ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.training", "com.microsoft")
+"""Domains of operators that are no functions of a model."""
 
 Key = tuple[str, str, str]
 """Domain, name and overload of a function."""
@@ -29,14 +34,53 @@ def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
     """
     require_finite(proto)
     try:
-        given = skeleton(proto).SerializeToString()
-        return onnx.load_model_from_string(answer(CHILD, "inline", given=given, seconds=_PATIENCE_S))
+        return _inlined(proto)
     except (NoAnswerError, ValueError) as error:
         raise ModelError(f"the functions of the model cannot be inlined: {error}; export it again") from error
 
 
-def require_finite(proto: onnx.ModelProto) -> None:
-    """Raise `ModelError` where a function calls itself, or all of them expand to more than `MOST_NODES` nodes."""
+def _inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
+    given = skeleton(proto)
+    _agree(given)
+    return onnx.load_model_from_string(answer(CHILD, "inline", given=given.SerializeToString(), seconds=_PATIENCE_S))
+
+
+def _agree(model: onnx.ModelProto) -> None:
+    """Let all functions import one version of the domains that hold nothing but functions of the model.
+
+    What is not imported in the model's version is not inlined, though such a version means nothing.
+    """
+    own = {function.domain for function in model.functions} - {*DEFAULT_DOMAINS, *_OF_RUNTIMES}
+    versions = {opset.domain: opset.version for opset in model.opset_import if opset.domain in own}
+    for domain in sorted(own - versions.keys()):
+        model.opset_import.add(domain=domain, version=1)
+    for opset in (opset for function in model.functions for opset in function.opset_import):
+        if opset.domain in own:
+            opset.version = versions.get(opset.domain, 1)
+
+
+def rewritable(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its functions inlined, weights and all; itself where they cannot be, or stand for operators.
+
+    ModelError where a function calls itself, or all of them expand to more than `MOST_NODES` nodes.
+    """
+    expanded = require_finite(proto)
+    if not proto.functions or expanded > _MOST_REWRITTEN:
+        return proto
+    if any(function.domain in DEFAULT_DOMAINS for function in proto.functions):
+        return proto  # which of the two the runtime takes is its own affair
+    try:
+        made = _inlined(proto)
+    except (NoAnswerError, ValueError):
+        return proto
+    return with_weights_of(proto, made)
+
+
+def require_finite(proto: onnx.ModelProto) -> int:
+    """How many nodes the model has with its functions inlined.
+
+    Raise `ModelError` where a function calls itself, or all of them expand to more than `MOST_NODES` nodes.
+    """
     bodies = {_key(function): function.node for function in proto.functions}
     calls = {key: [k for k in _called(nodes) if k in bodies] for key, nodes in bodies.items()}
     try:
@@ -53,6 +97,7 @@ def require_finite(proto: onnx.ModelProto) -> None:
             f"the functions of the model expand to {total} nodes, and {MOST_NODES} is the most that is opened: "
             "export it without them"
         )
+    return total + len(proto.graph.node)
 
 
 def _key(one: onnx.FunctionProto) -> Key:

@@ -21,7 +21,7 @@ from taso_py.onnx_io.artifact import Stamp, external_locations, stamps_of
 from taso_py.onnx_io.carry import carried, carry, not_carried
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
-from taso_py.onnx_io.functions import require_finite
+from taso_py.onnx_io.functions import rewritable
 from taso_py.onnx_io.inference import inferred_types
 from taso_py.onnx_io.read import check_tensors, default_opset, overridable_names, parsed, read_proto, standard_opsets
 from taso_py.onnx_io.shapes import Vector
@@ -37,7 +37,7 @@ class Loaded:
 
     path: Path | None
     proto: onnx.ModelProto
-    """The original; its tensors are shared by everything made from it."""
+    """The original, its functions inlined; its tensors are shared by everything made from it."""
     table: Table
     ids: Mapping[str, int]
     """ONNX value name -> id."""
@@ -93,7 +93,7 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     """
     own = stamps_of([Path(source)] if isinstance(source, str | Path) else [])
     proto, path = read_proto(source)
-    require_finite(proto)
+    proto = rewritable(proto)
     reason = not_carried(proto)
     opset = default_opset(proto)
     if reason is None and len(standard_opsets(proto)) > 1:

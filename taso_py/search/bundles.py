@@ -67,6 +67,24 @@ BUNDLES: Mapping[str, Bundle] = {
         ),
         ("polynomial-step", "polynomial-step-of-one", "polynomial-step-subtracted"),
     ),
+    "normalisations of rows": Bundle(
+        (
+            "variance-of-moments",
+            "scaled-and-shifted-by-mean",
+            "scaled-and-shifted-by-less",
+            "normalised-scaled",
+            "normalised-scaled-by-quotient",
+            "normalised-by-reciprocal",
+            "deviation-of-powers",
+        ),
+        (
+            "mean-of-signal-as-reduction",
+            "maximum-of-mean-of-squares",
+            "relu-of-mean-of-squares",
+            *(f"{what}-of-row{rank}" for what in ("factors", "shift") for rank in ("", "-3d", "-4d")),
+            "erf-of-quotient",
+        ),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -9,6 +11,7 @@ import pytest
 from onnx import TensorProto
 
 import taso_py
+from taso_py.onnx_io import functions
 from taso_py.onnx_io.doubts import Facts, doubted
 from taso_py.onnx_io.load import load
 from tests.helpers.graphs import model
@@ -90,17 +93,53 @@ def test_a_function_named_like_an_operator_has_no_type_of_that() -> None:
         assert sizes is None or not any(isinstance(size, int) for size in sizes)
 
 
-def test_what_functions_that_call_functions_return_has_a_type() -> None:
-    """As PyTorch's exporter nests modules: what follows a call was left alone for want of an element type."""
-    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
-      agraph (float[N,3] x) => (float[N,3] y) { v = own.Outer(x) a = Relu(v) y = Relu(a) }
-      <domain: "own", opset_import: ["" : 17, "own" : 1]> Outer (a) => (b) { c = own.Inner(a) b = Neg(c) }
-      <domain: "own", opset_import: ["" : 17]> Inner (a) => (b) { b = Abs(a) }""")
+NESTED = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+  agraph (float[N,3] x) => (float[N,3] y) {{ v = own.Outer(x) a = Relu(v) y = Relu(a) }}
+  <domain: "own", opset_import: ["" : {}, "own" : {}]> Outer (a) => (b) {{ c = own.Inner(a) b = Neg(c) }}
+  <domain: "own", opset_import: ["" : 17]> Inner (a) => (b) {{ b = Abs(a) }}"""
+
+
+@pytest.mark.parametrize("version", [1, 21])  # jax2onnx imports functions in the version of the standard operators
+def test_functions_that_call_functions_are_rewritten_inside(version: int) -> None:
+    """As PyTorch's exporter nests modules, and jax2onnx any part that is marked."""
+    proto = onnx.parser.parse_model(NESTED.format(17, version))
+    before = proto.SerializeToString()
+    result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
+    assert [node.op_type for node in result.model.graph.node] == ["Abs", "Neg", "Relu"]
+    assert not result.model.functions
+    assert proto.SerializeToString() == before
+
+
+def test_a_function_of_other_standard_operators_stays() -> None:
+    proto = onnx.parser.parse_model(NESTED.format(16, 1))
+    result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
+    assert [node.op_type for node in result.model.graph.node] == ["Outer", "Relu", "Relu"]
+    assert len(result.model.functions) == 2
+
+
+def test_functions_of_too_many_nodes_stay_and_what_they_return_has_a_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "_MOST_REWRITTEN", 3)
+    proto = onnx.parser.parse_model(NESTED.format(17, 1))
     assert load(proto).table.type(load(proto).ids["v"]).dtype == "float32"
     result = taso_py.optimize(proto, apply="all", race=False, strict=True, cache=None)
     assert [node.op_type for node in result.model.graph.node] == ["Outer", "Relu"]
     proto.functions[1].node[0].input.append("")  # onnx's own inference dies of nodes that do not conform
     assert load(proto).table.type(load(proto).ids["v"]).dtype == ""
+
+
+def test_weights_of_a_model_with_functions_stay_where_they_are(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+      agraph (float[N,64] x) => (float[N,64] y) { v = own.Layer(x, w) y = Identity(v) }
+      <domain: "own", opset_import: ["" : 17]> Layer (a, b) => (d) { c = MatMul(a, b) e = Relu(c) d = Relu(e) }""")
+    weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    result = taso_py.optimize(tmp_path / "m.onnx", apply="all", race=False, strict=True, cache=None)
+    result.save(tmp_path / "out.onnx")
+    written = onnx.load(tmp_path / "out.onnx")
+    assert [node.op_type for node in written.graph.node][:2] == ["MatMul", "Relu"]
+    assert sum(node.op_type == "Relu" for node in written.graph.node) == 1
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(written.graph.initializer[0]), weight)
 
 
 def test_a_model_of_two_versions_of_the_standard_operators_is_left_as_it_is() -> None:
