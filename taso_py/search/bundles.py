@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taso_py.search.contraction import EINSUM
+from taso_py.search.rearrangement import REARRANGEMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,7 @@ BUNDLES: Mapping[str, Bundle] = {
         (EINSUM,),
         ("transpose-of-transpose", "transpose-in-order", "reshape-of-reshape", "reshape-to-itself"),
     ),
+    "biases before heads": Bundle(("bias-of-split-columns",), (REARRANGEMENT,)),
     "pairs": Bundle(
         (
             "rows-by-tuples",

@@ -16,8 +16,9 @@ from zlib import crc32
 from taso_py.graph.sizes import Size
 from taso_py.ops.einsum import Einsum
 from taso_py.rules.parser import parse_rule
-from taso_py.rules.rule import Rule, SiteProver
-from taso_py.search.matcher import Matcher, matcher
+from taso_py.rules.rule import Rule
+from taso_py.search.here import matcher_here
+from taso_py.search.matcher import Matcher
 from taso_py.search.view import View
 
 EINSUM = "einsum-as-products"
@@ -141,13 +142,9 @@ def _names(labels: str) -> str:
     return ", ".join(f"n{c}" for c in labels)
 
 
-def stands_for_all(rule: Rule) -> bool:
-    """Whether a rule is the library's law of Einsum: a law of the user's own may have its name."""
-    return rule.name == EINSUM and rule.id == _in_library().id
-
-
 @lru_cache(maxsize=1)
-def _in_library() -> Rule:
+def einsum_sample() -> Rule:
+    """The law that stands for all in the library."""
     return einsum_law((Labelled("ab", (_USUAL, _USUAL)), Labelled("bc", (_USUAL, _USUAL))), "ac")
 
 
@@ -166,14 +163,7 @@ def einsum_matcher(view: View, value: int) -> Matcher | None:
 
 @lru_cache(maxsize=1024)
 def _matcher(operands: tuple[Labelled, ...], result: str) -> Matcher:
-    return matcher(replace(einsum_law(operands, result), patterns=(), at_site=_proofs()))
-
-
-@lru_cache(maxsize=1)
-def _proofs() -> SiteProver:
-    from taso_py.prove.sites import SiteProofs  # and with it Z3, which reports and most searches never need
-
-    return SiteProofs()
+    return matcher_here(einsum_law(operands, result))
 
 
 def einsum_law(operands: Sequence[Labelled], result: str) -> Rule:
