@@ -23,6 +23,18 @@ class Bundle:
     following: tuple[str, ...] = ()
 
 
+_COPIES = (
+    "rows-repeated-by-tiles-last",
+    "rows-repeated-channels-last",
+    "columns-repeated-channels-last",
+    "rows-repeated-by-tiles",
+    "columns-repeated-by-tiles",
+    "pixels-repeated-by-expansion",
+    "rows-repeated-by-expansion",
+    "columns-repeated-by-expansion",
+)
+_COPIES_AS_ONE = ("transpose-of-transpose", "transpose-in-order", "pixels-repeated-by-rows-and-columns")
+
 BUNDLES: Mapping[str, Bundle] = {
     "stacks taken apart": Bundle(
         ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
@@ -185,6 +197,17 @@ BUNDLES: Mapping[str, Bundle] = {
     "pixels repeated behind convolutions": Bundle(
         ("conv-beside-repeated-image-first", "conv-beside-repeated-image-last", "conv-of-repeated-image"),
         ("four-images-interleaved",),
+    ),
+    "pixels repeated by copies": Bundle(_COPIES, _COPIES_AS_ONE),
+    "pixels repeated by copies behind convolutions": Bundle(
+        _COPIES,
+        (
+            *_COPIES_AS_ONE,
+            "conv-beside-repeated-image-first",
+            "conv-beside-repeated-image-last",
+            "conv-of-repeated-image",
+            "four-images-interleaved",
+        ),
     ),
     "labels as products": Bundle(
         (EINSUM,),
