@@ -99,6 +99,17 @@ BUNDLES: Mapping[str, Bundle] = {
             *(f"{what}-of-row{rank}" for what in ("factors", "shift") for rank in ("", "-3d", "-4d")),
         ),
     ),
+    "normalisations of channels": Bundle(
+        ("channels-normalised", "channels-normalised-by-squares"),
+        (
+            "factors-of-channels",
+            "factors-of-channels-4d",
+            "shift-of-channels",
+            "shift-of-channels-4d",
+            "transpose-of-transpose",
+            "transpose-in-order",
+        ),
+    ),
     "gates in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-resize")),
     "gates from other layouts in blocks": Bundle(("mean-over-image", "mean-over-image-flat", "gate-by-pooled-resize")),
     "images of one row": Bundle(

@@ -29,6 +29,10 @@ FLAX_FACTORS = FLAX.replace("a = Div(d, s) b = Mul(a, t)", "r = Reciprocal(s) g 
 SQUARES = """agraph (float[{s}] x) => (float[{s}] y) {{
   q = Mul(x, x) v = ReduceMean<axes = [-1]>(q) e = Constant<value = float {{0.000001}}>() w = Add(v, e) s = Sqrt(w)
   r = Reciprocal(s) a = Mul(x, r) y = Mul(a, t) }}"""
+CHANNELS = """agraph (float[2,16,5,7] x) => (float[2,16,5,7] y) {{
+  m = ReduceMean<axes = [1]>(x) d = Sub(x, m) two = Constant<value = float {{2.0}}>() q = {}
+  v = ReduceMean<axes = [1]>(q) e = Constant<value = float {{0.000001}}>() w = Add(v, e) s = Sqrt(w)
+  c = Sub(x, m) a = Div(c, s) b = Mul(t, a) y = Add(b, u) }}"""
 HALF, ONE = "h = Constant<value = float {0.5}>()", "one = Constant<value = float {1.0}>()"
 ROOT = "c = Constant<value = float {0.70710677}>()"
 GELU = f"agraph (float[4,16] x) => (float[4,16] y) {{ {HALF} {ONE} {ROOT} "
@@ -39,11 +43,11 @@ GELUS = [
 ]
 
 
-def kernels(proto: onnx.ModelProto, folder: Path) -> Counter[str]:
+def kernels(proto: onnx.ModelProto, folder: Path, bundle: str = "normalisations of rows") -> Counter[str]:
     """The operators that ONNX Runtime runs after the bundle's rules."""
     loaded = load(proto)
     rules, canonical = rewriter()
-    table = together(rules, view_of(loaded, canonical), BUNDLES["normalisations of rows"]).table
+    table = together(rules, view_of(loaded, canonical), BUNDLES[bundle]).table
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(folder / "optimised.onnx")
     options.log_severity_level = 3
@@ -73,6 +77,15 @@ def test_a_global_mean_of_a_signal_is_a_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rank", SHAPES)
 def test_a_normalisation_by_squares_is_one_kernel(rank: int, tmp_path: Path) -> None:
     assert kernels(model(SQUARES.format(s=SHAPES[rank]), t=(16,)), tmp_path) == {"SimplifiedLayerNormalization": 1}
+
+
+@pytest.mark.parametrize("square", ["Pow(d, two)", "Mul(d, d)"])
+@pytest.mark.parametrize("channels", [(16, 1, 1), (1, 16, 1, 1)], ids=["three axes", "four axes"])
+def test_channels_are_normalised_where_they_come_last(square: str, channels: tuple[int, ...], tmp_path: Path) -> None:
+    """LayerNorm2d, as image restoration and segmentation have it."""
+    proto = model(CHANNELS.format(square), t=channels, u=channels)
+    found = kernels(proto, tmp_path, "normalisations of channels")
+    assert found == {"Transpose": 2, "LayerNormalization": 1}
 
 
 @pytest.mark.parametrize("text", GELUS, ids=["half first", "half last", "complement"])
