@@ -32,7 +32,7 @@ SQUARES = """agraph (float[{s}] x) => (float[{s}] y) {{
 CHANNELS = """agraph (float[2,16,5,7] x) => (float[2,16,5,7] y) {{
   m = ReduceMean<axes = [1]>(x) d = Sub(x, m) two = Constant<value = float {{2.0}}>() q = {}
   v = ReduceMean<axes = [1]>(q) e = Constant<value = float {{0.000001}}>() w = Add(v, e) s = Sqrt(w)
-  c = Sub(x, m) a = Div(c, s) b = Mul(t, a) y = Add(b, u) }}"""
+  a = Div(d, s) b = Mul(t, a) y = Add(b, u) }}"""
 HALF, ONE = "h = Constant<value = float {0.5}>()", "one = Constant<value = float {1.0}>()"
 ROOT = "c = Constant<value = float {0.70710677}>()"
 GELU = f"agraph (float[4,16] x) => (float[4,16] y) {{ {HALF} {ONE} {ROOT} "
