@@ -76,11 +76,8 @@ class _Factors:
     def _fit(self, waiting: list[int], size: Size, done: Size) -> bool:
         """Whether the first factor, or what is split off it here, goes into an axis of this size."""
         first = self.sizes[waiting[0]]
-        if not all(isinstance(one, int) for one in (first, size, done)):
+        if not (isinstance(first, int) and isinstance(size, int) and isinstance(done, int)):
             return True  # what is too much is seen at the end of the axis
-        assert isinstance(first, int)
-        assert isinstance(size, int)
-        assert isinstance(done, int)
         left, rest = divmod(size, done) if done else (0, 1)
         if rest or left < 2:
             return False
