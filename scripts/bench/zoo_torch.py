@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import io
 import logging
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,20 @@ _DETECTION_OPS: list[Any] = []
 
 
 def import_torchvision() -> Any:
-    """torchvision without its compiled operators: the models import once their signatures exist."""
+    """torchvision, without its compiled operators where they do not load: models import once their signatures exist.
+
+    Declared only after an import has failed: where the operators do load, declaring one twice ends the process.
+    """
     torch = require("torch")
-    if not _DETECTION_OPS and not hasattr(torch.ops.torchvision, "nms"):
-        library = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _DETECTION_OPS.append(library)  # the declarations live as long as this object
+    try:
+        return require("torchvision")
+    except RuntimeError:  # "operator torchvision::nms does not exist"
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+            del sys.modules[name]
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _DETECTION_OPS.append(library)  # the declarations live as long as this object
     return require("torchvision")
 
 

@@ -60,6 +60,8 @@ class TableReader:
     used: Counter[str] = field(default_factory=Counter)
     pinned: set[str] = field(default_factory=set)
     """Names that are read otherwise than by nodes of the graph: no value may lose them."""
+    first: dict[tuple[Operator, tuple[int | None, ...]], int] = field(default_factory=dict)
+    """By operator and operands, the first value that is computed so."""
     small: dict[int, bool] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     """Constants that follow from sizes, not from weights."""
@@ -118,10 +120,11 @@ class TableReader:
         call = self._call(node, inputs) if readable else None
         if call is None or not self._read_operator(index, node, call, inputs):
             self._add_opaque(index, node, inputs, call)
-        if call is not None and len(node.outputs) == 1 and name_of(node.outputs[0]):
+        name = name_of(node.outputs[0]) if len(node.outputs) == 1 else ""
+        if call is not None and name and self.values.names[self.ids[name]] == name:
             vector = follow(call)
             if vector is not None:
-                self._learn(self.ids[name_of(node.outputs[0])], vector)
+                self._learn(self.ids[name], vector)
             self._settle(node, call, inputs, vector)
 
     def _renamed(self, node: ir.Node, inputs: tuple[int | None, ...]) -> int | None:
@@ -207,8 +210,20 @@ class TableReader:
         if any(r.dtype not in TRANSPARENT for r in results.values()):
             return False
         self.operands[index] = reading.operands
-        for name, operator in ports.items():
-            self._add(name, Node(operator, operands, index), results[name])
+        if not self._is_repeated(ports, operands):
+            for name, operator in ports.items():
+                self._add(name, Node(operator, operands, index), results[name])
+        return True
+
+    def _is_repeated(self, ports: Mapping[str, Operator], operands: tuple[int | None, ...]) -> bool:
+        """Whether a node before computes the same: its values then have these names as well.
+
+        What bodies of nodes read, what the model returns and what nothing reads keeps a node of its own.
+        """
+        known = {name: self.first.get((operator, operands), -1) for name, operator in ports.items()}
+        if any(value not in self.nodes or name in self.pinned or not self.used[name] for name, value in known.items()):
+            return False
+        self.ids.update(known)
         return True
 
     def _read_names(self, node: ir.Node) -> dict[int, str]:
@@ -219,6 +234,7 @@ class TableReader:
     def _add(self, name: str, node: Node, type_: TensorType) -> None:
         new = self.ids[name] = self.values.new(type_, name)
         self.nodes[new] = node
+        self.first.setdefault((node.operator, node.inputs), new)
         constant = all(i in self.values.constant for i in node.inputs if i is not None)
         if constant and all(isinstance(d, int) for d in type_.dims) and not _is_symbolic(node.operator):
             self.values.constant.add(new)

@@ -13,7 +13,7 @@ from pathlib import Path
 from taso_py.errors import RuleError, UsageError
 from taso_py.files import read_text
 from taso_py.rules.location import rules_directory
-from taso_py.rules.lock import load_lock, usable
+from taso_py.rules.lock import Lock, load_lock, usable
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.promises import with_promises
 from taso_py.rules.rule import Rule, RuleSet
@@ -59,7 +59,7 @@ class Library:
 
     def all(self) -> RuleSet:
         """Every rule."""
-        return self.search | self.canonical | self.cleanup
+        return _union(self)
 
     def map(self, change: Callable[[RuleSet], RuleSet]) -> Library:
         """The library with each of its parts changed."""
@@ -176,14 +176,24 @@ def load(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable:
     if files is None:
         special = NEVER | {CANONICAL, CLEANUP, GENERATED}
         files = sorted(p for p in home.glob("*.rules") if p.name not in special)
-    search = RuleSet.of(rule for path in files for rule in load_file(Path(path)))
-    lock = load_lock()
-    library = Library(lock.stamped(search), lock.stamped(canonical), lock.stamped(cleanup))
+    library = _stamped(tuple(load_file(Path(path)) for path in files), canonical, cleanup, load_lock())
     only, disable = list(only), list(disable)
     require_names([*only, *disable], library.all())
     if only:
         library = replace(library, search=library.search.only(only))
     return library.map(lambda rules: rules.without(disable))
+
+
+@lru_cache(maxsize=8)
+def _stamped(search: tuple[RuleSet, ...], canonical: RuleSet, cleanup: RuleSet, lock: Lock) -> Library:
+    """Consecutive runs in one process have the same rules."""
+    every = RuleSet.of(rule for rules in search for rule in rules)
+    return Library(lock.stamped(every), lock.stamped(canonical), lock.stamped(cleanup))
+
+
+@lru_cache(maxsize=8)
+def _union(library: Library) -> RuleSet:
+    return library.search | library.canonical | library.cleanup
 
 
 def load_library(files: Sequence[Path] | None = None, only: Iterable[str] = (), disable: Iterable[str] = ()) -> RuleSet:

@@ -162,6 +162,9 @@ class Lock:
         records = {e.key: e.record for e in reversed(self.entries)}
         object.__setattr__(self, "_records", MappingProxyType(records))
 
+    def __hash__(self) -> int:
+        return hash((self.z3, len(self.entries)))  # thousands of entries: what they say is left to ==
+
     def record(self, rule: Rule) -> Record | None:
         """What is on record of the rule as it is now, under whatever name."""
         key = key_of(rule)

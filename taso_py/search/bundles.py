@@ -55,6 +55,37 @@ BUNDLES: Mapping[str, Bundle] = {
         ("gated-sum-over-stack", "gated-sum-over-larger-stack", "computed-number-into-kernel"),
         ("sum-over-stack", "sum-over-larger-stack", "conv-sum"),
     ),
+    "branches of convolutions": Bundle(
+        (
+            "subtract-batchnorm",
+            "batchnorm-branch-into-depthwise",
+            "batchnorm-branch-into-conv",
+            "batchnorm-branch-into-grouped",
+            "conv-sum-enlarged",
+            "conv-sum",
+        ),
+        (
+            "batchnorm-into-conv",
+            "subtract-conv",
+            "conv-scaled",
+            "conv-scaled-4d",
+            "depthwise-identity-branch",
+            "identity-branch-into-conv",
+            "identity-branch-into-grouped",
+        ),
+    ),
+    "tables stacked": Bundle(
+        ("projected-columns-stacked", "columns-stacked"),
+        (
+            "projected-column-joined",
+            "projected-stacks-joined",
+            "column-joined",
+            "stacks-joined",
+            "stacked-pieces",
+            "stacked-pieces-further",
+            "stacks-of-pieces-joined",
+        ),
+    ),
     "parallel kernels": Bundle(
         tuple(f"conv-sum-dilated-by-{times}" for times in ("two", "three", "four", "five")),
         ("batchnorm-into-conv", "conv-sum-enlarged", "conv-sum", "batchnorm-branch-into-depthwise"),

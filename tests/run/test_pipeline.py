@@ -59,7 +59,7 @@ def test_a_search_without_timing_that_does_not_end_in_time_leaves_the_model_as_i
 
 
 def test_mobileone_becomes_one_convolution_per_block_and_that_stays_as_it_is() -> None:
-    proto = mobileone_s0(width=0.25, image=32)
+    proto = mobileone_s0(width=0.25, image=32, blocks=(1, 2, 2, 1))
     result = taso_py.optimize(proto, race=False, strict=True, time_budget_s=900)
     assert result.improved is None
     made = [n.op_type for n in result.model.graph.node]
