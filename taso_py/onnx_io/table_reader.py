@@ -35,6 +35,8 @@ _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
     "Sign": np.sign,
 }
 """Of small constants: sizes are computed by them, and they have no meaning as operators here."""
+_MOST_REPLACED = 64
+"""Operands of a node of which some may get another name: for each one onnx-ir walks through all of them."""
 _EXACT_INTEGERS = 2**53  # what a float holds
 
 
@@ -59,7 +61,7 @@ class TableReader:
     vectors: dict[int, Vector] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
     pinned: set[str] = field(default_factory=set)
-    """Names that are read otherwise than by nodes of the graph: no value may lose them."""
+    """Names that are read by others than nodes of the graph with a few operands: no value may lose them."""
     first: dict[tuple[Operator, tuple[int | None, ...]], int] = field(default_factory=dict)
     """By operator and operands, the first value that is computed so."""
     small: dict[int, bool] = field(default_factory=dict)
@@ -99,6 +101,8 @@ class TableReader:
             self.used.update(i.name for i in node.inputs if i is not None and i.name)
             self.used.update(captured_names(node))
             self.pinned.update(captured_names(node))
+            if len(node.inputs) > _MOST_REPLACED:
+                self.pinned.update(i.name for i in node.inputs if i is not None and i.name)
         self.used.update(v.name for v in self.graph.outputs if v.name)
         self.pinned.update(v.name for v in self.graph.outputs if v.name)
         for index in order:

