@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
+import onnx
 import pytest
 
 from scripts.bench.networks.reparam import mobileone_s0, repvgg_a0
@@ -13,20 +15,15 @@ from tests.helpers.graphs import model
 
 BUNDLE = "branches of convolutions"
 CHANNELS = {"t": (6,), "u": (6,), "m": (6,)}
-NORMALISED = "v = Mul(q, q) "
-"""A variance is no less than 0."""
 
 
 def kinds(table: Table) -> Counter[str]:
     return Counter(n.operator.onnx for v, n in table.order() if v not in table.values.constant)
 
 
-def test_training_blocks_of_mobileone_and_repvgg() -> None:
-    small = {"width": 0.25, "image": 32, "blocks": (1, 2, 2, 1)}
-    made = kinds(after(mobileone_s0(**small), BUNDLE))
-    assert not {"BatchNormalization", "Add"} & set(made)
-    assert made["Conv"] == made["Relu"]
-    made = kinds(after(repvgg_a0(**small), BUNDLE))
+@pytest.mark.parametrize("network", [mobileone_s0, repvgg_a0])
+def test_training_blocks(network: Callable[..., onnx.ModelProto]) -> None:
+    made = kinds(after(network(width=0.25, image=32, blocks=(1, 2, 2, 1)), BUNDLE))
     assert not {"BatchNormalization", "Add"} & set(made)
     assert made["Conv"] == made["Relu"]
 
