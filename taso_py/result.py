@@ -93,8 +93,9 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rewrite that is barred from the result: it changed the model's values (its reproduction is saved), or its
-    weights leave the range of their element type.
+    """A rewrite that is barred from the result: it changed the model's values (its reproduction is saved), its
+    weights leave the range of their element type, or nothing can tell whether it changed a value, as where rounding
+    alone decides an output.
     """
 
     name: str

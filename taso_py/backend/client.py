@@ -236,10 +236,20 @@ class Worker:
         """What a check of `taso_py.backend.conformance` finds at the configuration's provider."""
         return cast(Finding, self._call(Conform(check, self._request(ModelRef.of(model)), feeds), timeout))
 
-    def reference(self, model: ModelRef | Path | bytes, feeds: Feeds, *, timeout: float | None = None) -> Outputs:
-        """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot."""
+    def reference(
+        self,
+        model: ModelRef | Path | bytes,
+        feeds: Feeds,
+        *,
+        noise: int | None = None,
+        timeout: float | None = None,
+    ) -> Outputs:
+        """Outputs of the model evaluated in float64 by the onnx package; ModelError when it cannot.
+
+        ``noise`` is the seed of errors of rounding, as float32 makes them, in all that is computed; None: none.
+        """
         source = ModelRef.of(model).model
-        request = Reference(str(source.absolute()) if isinstance(source, Path) else source, feeds)
+        request = Reference(str(source.absolute()) if isinstance(source, Path) else source, feeds, noise)
         return cast(Outputs, self._call(request, timeout))
 
     def stop(self, *, at_once: bool = False) -> None:

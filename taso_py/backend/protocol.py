@@ -221,6 +221,8 @@ class Reference:
 
     model: Any
     feeds: Feeds
+    noise: int | None = None
+    """The seed of errors of rounding to make."""
 
 
 Request: TypeAlias = Open | Close | Describe | Run | Time | Profile | Survey | Places | Conform | Reference

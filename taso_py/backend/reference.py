@@ -1,6 +1,8 @@
 """A float64 evaluation of a model by the onnx package, independent of ONNX Runtime.
 
-The model is rewritten first: every float32 and float16 constant, type and cast becomes float64.
+The model is rewritten first: every float32 and float16 constant, type and cast becomes float64.  Evaluated so with
+errors of rounding that are drawn at random, it shows how far those go in it (stochastic arithmetic, as in CESTAC:
+Vignes, "Discrete Stochastic Arithmetic for Validating Results of Numerical Software", 2004).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from taso_py.backend.protocol import Feeds, Outputs
 from taso_py.errors import ModelError
@@ -22,21 +25,67 @@ _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "stash_type"})
 
 
-def evaluate(model: Any, feeds: Feeds) -> Outputs:
-    """Outputs by name, float64 where the model says float32 or float16; ModelError when the evaluator cannot do it."""
+_ROUNDED, _DOMAIN, _EXACT = "Rounded", "superopt.rounding", "{}/exact"
+_STEPS = 8
+"""Units in the last place of float32 by which a value may be off: sums of hundreds of products are."""
+
+
+def evaluate(model: Any, feeds: Feeds, noise: int | None = None) -> Outputs:
+    """Outputs by name, float64 where the model says float32 or float16; ModelError when the evaluator cannot do it.
+
+    ``noise`` is the seed of errors of rounding, one for each value that a node computes; None: none.
+    """
     if isinstance(model, str):
         proto = onnx.load(Path(model), format="protobuf")
     else:
         proto = onnx.ModelProto.FromString(bytes(model))
     try:
         widen(proto)
-        evaluator = ReferenceEvaluator(proto)
+        if noise is None:
+            evaluator = ReferenceEvaluator(proto)
+        else:
+            _round(proto)
+            evaluator = ReferenceEvaluator(proto, new_ops=[_rounded(np.random.default_rng(noise))])
         with np.errstate(all="ignore"):
             results = evaluator.run(None, {name: _widen_feed(value) for name, value in feeds.items()})
     except Exception as error:  # the evaluator raises whatever its numpy code meets
         text = " ".join(str(error).split())[:200]
         raise ModelError(f"{type(error).__name__}: {text}") from error
     return dict(zip((value.name for value in proto.graph.output), results, strict=True))
+
+
+def _round(model: onnx.ModelProto) -> None:
+    """Put a node that rounds after each node of the graphs, in place."""
+    model.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
+    for graph in _graphs(model.graph):
+        nodes: list[onnx.NodeProto] = []
+        for node in graph.node:
+            names = [(index, name) for index, name in enumerate(node.output) if name]
+            for index, name in names:
+                node.output[index] = _EXACT.format(name)
+            rounds = [onnx.helper.make_node(_ROUNDED, [_EXACT.format(n)], [n], domain=_DOMAIN) for _, n in names]
+            nodes += [node, *rounds]
+        copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+
+def _rounded(random: np.random.Generator) -> type[OpRun]:
+    class Rounded(OpRun):
+        """A value of float32 stays what it is, any other becomes one up to some steps beside it."""
+
+        op_domain = _DOMAIN
+
+        def _run(self, value: Any) -> tuple[Any]:
+            if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+                return (value,)
+            steps = random.uniform(-_STEPS, _STEPS, value.shape)  # of one size they would cancel in pairs
+            beside = (value * (1 + np.finfo(np.float32).eps * steps)).astype(np.float32).astype(np.float64)
+            # What overflows in float32 alone is no error of rounding.
+            stays = (value == value.astype(np.float32)) | ~np.isfinite(beside)
+            return (np.where(stays, value, beside),)
+
+    return Rounded
 
 
 def widen(model: onnx.ModelProto) -> None:

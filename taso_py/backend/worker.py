@@ -112,10 +112,10 @@ class Host:
                 return self.profile(request)
             case Survey() | Places() | Conform():
                 return self.of_provider(request)
-            case Reference(model, feeds):
+            case Reference(model, feeds, noise):
                 from taso_py.backend import reference
 
-                return reference.evaluate(model, feeds)
+                return reference.evaluate(model, feeds, noise)
 
     def of_provider(self, request: Survey | Places | Conform) -> Any:
         """What is asked about providers, not about a model."""

@@ -3,7 +3,8 @@
 A softmax of huge scores, the sine of a large product, a sum that cancels: there an error of rounding decides, and every
 correct rewrite makes another one.  The original says so itself, run on inputs whose floats are each some steps beside
 what they were; so does a float64 evaluation that it is far from: an Elu of tiny numbers is exp(x) - 1, and all that is
-left of its last bits is rounding.
+left of its last bits is rounding.  And so does that evaluation with errors of rounding in all that is computed: they
+matter where the inputs' own hardly do, as where a bias is much larger.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from taso_py.errors import ModelError, WorkerError
 
 _DRAWS = 4
 """Runs of the original beside each set of inputs."""
+_NOISES = 4
+"""Evaluations of it with errors of rounding."""
 _STEPS = 8
 """Units in the last place by which an input is moved: sums of hundreds of products are off by as much."""
 _AMPLIFIED = 2.0
@@ -38,6 +42,15 @@ _EVALUATED_BYTES = 2**27
 """Larger models are not evaluated in float64."""
 
 
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Why nothing speaks against an output that is beyond its tolerance, in words."""
+
+    words: str
+    holds: bool
+    """Whether enough of the output was held to the tolerance elsewhere; else nothing speaks for it either."""
+
+
 class Conditioning:
     """Asks the original of all checks; what it says is remembered."""
 
@@ -48,9 +61,10 @@ class Conditioning:
         self._evaluable = prepared.evaluable and _size(original) <= _EVALUATED_BYTES
         self._moves: dict[str, Mapping[str, Array]] = {}
         self._exact: dict[str, Outputs] = {}
+        self._noisy: dict[str, tuple[Outputs, ...]] = {}
 
-    def excuse(self, case: OracleCase, one: Deviation, found: Any, allowed: float) -> str | None:
-        """A remark, where the inputs' last bits explain how far an output is from the original's; else None.
+    def excuse(self, case: OracleCase, one: Deviation, found: Any, allowed: float) -> Excuse | None:
+        """Where the inputs' last bits explain how far an output is from the original's; else None.
 
         ``found`` is the candidate's output, ``allowed`` the tolerance relative to the largest value of the original's.
         """
@@ -64,12 +78,12 @@ class Conditioning:
         moved, limit = self._moved(case, one.output), allowed * _largest(ours)
         if moved is None or np.any(np.abs(theirs - ours, where=finite, out=np.zeros(ours.shape)) > limit + moved):
             return None
-        if not any(self._is_firm(other, one.output, allowed) for other in (case, *self._cases[:_CASES])):
-            return None
         loose = int((moved > limit).sum())
-        return (
-            f"output '{one.output}': {loose} of {ours.size} elements hang on the last bits of the inputs ({case.label})"
-        )
+        words = f"output '{one.output}': {loose} of {ours.size} elements hang on the last bits of the inputs"
+        if any(self._is_firm(other, one.output, allowed) for other in (case, *self._cases[:_CASES])):
+            return Excuse(f"{words} ({case.label})", holds=True)
+        words = f"{words}, and hardly fewer for any others: no rewrite of it can be compared (inputs: {case.label})"
+        return Excuse(words, holds=False)
 
     def _is_firm(self, case: OracleCase, output: str, allowed: float) -> bool:
         """Whether most elements can be held to the tolerance."""
@@ -89,19 +103,36 @@ class Conditioning:
         # Where rounding happens to be exact in the original it need not be in a rewrite: its elements share one noise.
         noise = OWN_FACTOR * float(np.quantile(far, _COMPARED)) if far.size else 0.0
         typical = min(noise, tolerance_for(str(ours.dtype)).cap * _largest(ours))
+        for noisy in (noisy[output] for noisy in self._rounded(case)):
+            if _is_plain(noisy) and noisy.shape == found.shape:
+                gap = np.abs(noisy.astype(np.float64) - np.asarray(reference, np.float64))
+                found = np.maximum(found, _AMPLIFIED * np.nan_to_num(gap, nan=0.0, posinf=np.inf))
         return np.asarray(np.maximum(found, np.maximum(far, typical)))
 
     def _reference(self, case: OracleCase) -> Outputs:
         """The float64 evaluation, made now where there is none yet and time; empty where it cannot be had."""
         if case.reference is not None:
             return case.reference
-        left = min(REFERENCE_S, (self.deadline - time.monotonic()) / 4)
-        if case.label not in self._exact and self._evaluable and left > 0:
-            try:
-                self._exact[case.label] = self._worker.reference(self._original, case.feeds, timeout=left)
-            except (ModelError, WorkerError):
-                self._evaluable = False
+        if case.label not in self._exact and (found := self._evaluated(case)) is not None:
+            self._exact[case.label] = found
         return self._exact.get(case.label, {})
+
+    def _rounded(self, case: OracleCase) -> tuple[Outputs, ...]:
+        """The float64 evaluation with errors of rounding, as often as there is time for."""
+        if case.label not in self._noisy:
+            found = [self._evaluated(case, noise) for noise in range(_NOISES)]
+            self._noisy[case.label] = tuple(one for one in found if one is not None)
+        return self._noisy[case.label]
+
+    def _evaluated(self, case: OracleCase, noise: int | None = None) -> Outputs | None:
+        left = min(REFERENCE_S, (self.deadline - time.monotonic()) / 4)
+        if not self._evaluable or left <= 0:
+            return None
+        try:
+            return self._worker.reference(self._original, case.feeds, noise=noise, timeout=left)
+        except (ModelError, WorkerError):
+            self._evaluable = False
+            return None
 
     def _asked(self, case: OracleCase) -> Mapping[str, Array]:
         random = np.random.default_rng(0)

@@ -69,6 +69,8 @@ class CheckReport:
     rtol: float | None = None
     atol: float | None = None
     failing_case: str | None = None
+    incomparable: bool = False
+    """It is not `passed`, but nothing speaks against it: an output hangs on the last bits of whatever it is given."""
     stop_reason: StopReason = "completed"
     """"time budget": nothing differs so far, but not everything was compared, so that it is not `passed`."""
     budget: BudgetReport | None = None

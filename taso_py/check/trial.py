@@ -41,6 +41,8 @@ class CandidateTrial:
     """The user's own tolerance, in place of those of the element types."""
     reason: str | None = None
     failing: OracleCase | None = None
+    incomparable: bool = False
+    """Whether the reason is no difference, but that there is nothing to hold an output to."""
     worst: tuple[float, Limit, Deviation] | None = None  # share of the limit, limit, deviation
     reference_error: float | None = None
     cases: list[CaseResult] = field(default_factory=list)
@@ -115,6 +117,7 @@ class CandidateTrial:
             elapsed_s=elapsed_s,
             failing_case=None if self.failing is None else self.failing.label,
             failing_feeds=None if self.failing is None else self.failing.feeds,
+            incomparable=self.incomparable,
         )
 
     def _affordable(self) -> Iterator[OracleCase]:
@@ -173,10 +176,14 @@ class CandidateTrial:
         if self.closeness is not None:
             return False
         self.conditioning.deadline = min(self.deadline, self.until)
-        remark = self.conditioning.excuse(case, one, outputs.get(one.output), limit.relative)
-        if remark is not None:
-            self.notes.append(remark)
-        return remark is not None
+        excuse = self.conditioning.excuse(case, one, outputs.get(one.output), limit.relative)
+        if excuse is None:
+            return False
+        if excuse.holds:
+            self.notes.append(excuse.words)
+        elif self.reason is None:
+            self.reason, self.failing, self.incomparable = excuse.words, case, True
+        return True
 
     def _limit(self, one: Deviation) -> Limit:
         allowed = tolerance_for(one.dtype, narrowest=self.facts.narrowest)
@@ -224,9 +231,9 @@ class CandidateTrial:
         self.worker.close(handle)
 
     def _fail(self, reason: str, case: OracleCase | None) -> None:
-        if self.reason is None:
-            self.reason = reason
-            self.failing = case
+        """A difference, which says more than that there is nothing to compare."""
+        if self.reason is None or self.incomparable:
+            self.reason, self.failing, self.incomparable = reason, case, False
 
 
 def _beyond(one: Deviation, limit: Limit) -> bool:

@@ -14,6 +14,7 @@ SCHEMA = "superopt.check/1"
 FIELDS = (
     *("passed", "reason", "max_rel_error", "max_abs_error", "tolerance", "rtol", "atol", "own_error"),
     *("reference_error", "failing_case", "worst", "cases", "warnings", "notes", "elapsed_s", "budget", "stop_reason"),
+    "incomparable",
 )
 
 

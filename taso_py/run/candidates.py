@@ -123,6 +123,9 @@ class Workshop:
         require_unchanged(self.loaded.stamps)  # no rule is to blame for another original
         step = self._guilty(state.trace, deadline)
         reason = report.reason or "values differ"
+        if report.incomparable:
+            self._bar(state, step, reason)
+            return
         if self.strict:
             raise MismatchError(f"rule {step.rule} changed the model's values: {reason}")
         self._bar(state, step, reason, self._reproduction(state, step, report))

@@ -8,6 +8,8 @@ import pytest
 
 from taso_py import api
 from tests.helpers.graphs import model
+from tests.helpers.onnx_io_models import model as onnx_model
+from tests.helpers.onnx_io_models import node, value, weight
 
 SCORES = """agraph (float[2,96,256] x, float[256,256] q, float[256,256] r, float[256,64] v) => (float[2,96,64] y) {{
   p = MatMul(x, q) n = MatMul(x, r) t = Transpose<perm = [0, 2, 1]>(n) s = MatMul(p, t)
@@ -39,7 +41,22 @@ def test_where_hardly_anything_can_be_compared_nothing_passes() -> None:
     sine = "agraph (float[8,64] x) => (float[8,64] y) {{ k = Constant<value_float = {}>() {} y = Sin(a) }}"
     one = model(sine.format("90000.0", "a = Mul(x, k)"))
     other = model(sine.format("30000.0", "t = Constant<value_float = 3.0>() m = Mul(x, t) a = Mul(m, k)"))
-    assert not api.check(one, other).passed
+    told = api.check(one, other)
+    assert not told.passed
+    assert told.incomparable
+    assert "no rewrite of it can be compared" in str(told.reason)
+
+
+def test_what_differs_elsewhere_says_more_than_that_nothing_can_be_compared() -> None:
+    both = """agraph (float[8,64] x) => (float[8,64] y, float[8,64] z) {{
+      k = Constant<value_float = {}>() {} y = Sin(a) two = Constant<value_float = {}>() z = Mul(x, two) }}"""
+    one = model(both.format("90000.0", "a = Mul(x, k)", "2.0"))
+    tripled = "t = Constant<value_float = 3.0>() m = Mul(x, t) a = Mul(m, k)"
+    assert api.check(one, model(both.format("30000.0", tripled, "2.0"))).incomparable
+    wrong = api.check(one, model(both.format("30000.0", tripled, "2.5")))
+    assert not wrong.passed
+    assert not wrong.incomparable
+    assert "'z'" in str(wrong.reason)
 
 
 def test_a_users_tolerance_stands() -> None:
@@ -72,3 +89,43 @@ def test_an_elu_of_tiny_numbers_is_as_true_as_its_kernel() -> None:
     for wrong in ("1.002", "0.99"):
         scaled = f"c = Constant<value_float = {wrong}>() t = Elu(a) m = Mul(t, c)"
         assert not api.check(kernel, model(ELU.format(scaled))).passed
+
+
+def layer(scale: float, *, folded: bool, large: int = 2) -> onnx.ModelProto:
+    """sin(scale * (x W + b)), of whose 64 biases so many are large; ``folded`` has the scale in W and b."""
+    random = np.random.default_rng(0)
+    w = random.normal(0, 1 / 8, (64, 64)).astype(np.float32)
+    b = np.where(np.arange(64) < large, random.uniform(1, 2, 64), 0).astype(np.float32)
+    k = np.float32(scale)
+    end = value("y", [8, 64])
+    if folded:
+        nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "z"), node("Sin", "z", "y")]
+        return onnx_model(nodes, [value("x", [8, 64])], [end], [weight("w", w * k), weight("b", b * k)])
+    nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "l"), node("Mul", "l k", "z"), node("Sin", "z", "y")]
+    return onnx_model(nodes, [value("x", [8, 64])], [end], [weight("w", w), weight("b", b), weight("k", k)])
+
+
+def test_what_hangs_on_rounding_in_the_middle_is_told_too() -> None:
+    """Where the inputs are small next to a bias, their own last bits say nothing of it."""
+    told = api.check(layer(1e4, folded=False), layer(1e4, folded=True))
+    assert told.passed, told.reason
+    assert any("hang on the last bits" in note for note in told.notes)
+    wrong = api.check(layer(1e4, folded=False), layer(1.01e4, folded=True))
+    assert not wrong.passed
+    assert not wrong.incomparable
+
+
+def test_where_rounding_in_the_middle_decides_all_nothing_can_be_compared() -> None:
+    told = api.check(layer(1e4, folded=False, large=64), layer(1e4, folded=True, large=64))
+    assert told.incomparable
+    wrong = api.check(layer(1e4, folded=False, large=64), layer(1.01e4, folded=True, large=64))
+    assert not wrong.incomparable
+    assert not wrong.passed
+
+
+def test_a_rewrite_that_nothing_can_compare_is_barred_and_no_mismatch() -> None:
+    result = api.optimize(layer(1e4, folded=False, large=64), strict=True, apply="all", race=False)
+    assert {rejection.reproduction for rejection in result.rejected} == {None}
+    assert all("can be compared" in rejection.reason for rejection in result.rejected)
+    assert result.reason is not None
+    assert result.reason.code == "all rejected"
