@@ -282,6 +282,7 @@ def _present(rows: Sequence[Row], out: Path) -> None:
     for line in (line for row in rows for line in row.missed):
         click.echo(f"goal missed: {line}")
     click.echo(report.means_text(rows))
+    click.echo(report.searches_text(rows))
     failed = [row.model for row in rows if row.verdict.failed]
     listed = f": {', '.join(failed)}" if failed else ""
     click.echo(f"{out / 'bench.md'}: {len(rows)} models, {len(failed)} failed{listed}")

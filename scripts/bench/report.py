@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from rich.table import Table
 
 from taso_py.backend.statistics import Interval
+from taso_py.search.state import StopReason
 
 # Speed-ups asked of two AVX-512 threads, and the share of the hand-written graph's speed asked anywhere.
 GOALS = {
@@ -152,6 +153,15 @@ def _means(rows: Sequence[Row]) -> str:
     return ", ".join(f"{tool} {mean:.3f}" for tool, mean in geometric_means(rows).items())
 
 
+def searches_text(rows: Sequence[Row]) -> str:
+    """One line: how many searches ended before their time did, and how long half of the runs took at most."""
+    reasons = [row.result["stop_reason"] for row in rows if row.result is not None]
+    by_themselves = sum(reason != StopReason.TIME.value for reason in reasons)
+    seconds = median(row.ours.seconds for row in rows)
+    ended = f"searches that ended by themselves: {by_themselves} of {len(reasons)}"
+    return f"{ended}; half of the runs took at most {seconds:.0f} s"
+
+
 def cells(row: Row, tools: Sequence[str]) -> tuple[str, ...]:
     """The row as text, in the order of `head`."""
     after = "-" if row.ours.nodes is None else str(row.ours.nodes)
@@ -183,7 +193,7 @@ def markdown(rows: Sequence[Row], environment: dict[str, Any]) -> str:
         "", f"| {' | '.join(names)} |", f"|{'---|' * len(names)}",
     ]  # fmt: skip
     lines += [f"| {' | '.join(cells(row, _tools(rows)))} |" for row in rows]
-    lines += ["", means_text(rows)]
+    lines += ["", means_text(rows), "", searches_text(rows)]
     missed = [line for row in rows for line in row.missed]
     lines += ["", "Goals missed:", *(f"- {line}" for line in missed)] if missed else []
     return "\n".join(lines) + "\n"

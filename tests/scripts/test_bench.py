@@ -20,6 +20,7 @@ from scripts.bench.report import Column, Row, Verdict
 from scripts.bench.tools import ToolRun
 from taso_py.backend.statistics import Interval
 from taso_py.errors import ModelError
+from taso_py.search.state import StopReason
 
 SIZE = {"steps": 2, "hidden": 8}
 FASTER, EQUAL, SLOWER = Interval(1.2, 1.1, 1.3), Interval(1.01, 0.98, 1.04), Interval(0.8, 0.7, 0.9)
@@ -104,6 +105,13 @@ def test_the_mean_is_given_without_the_networks_that_hide_the_others() -> None:
     assert "without mobileone_s0 and nasrnn: superopt 1.000" in told
 
 
+def test_it_is_told_how_many_searches_ended_before_their_time() -> None:
+    reasons = [reason.value for reason in (StopReason.SATURATED, StopReason.STALLED, StopReason.TIME)]
+    rows = [replace(row(column(FASTER)), result={"stop_reason": reason}) for reason in reasons]
+    told = bench_report.searches_text([*rows, row(column(None, failure="exit 70"))])
+    assert told == "searches that ended by themselves: 2 of 3; half of the runs took at most 1 s"
+
+
 def test_table_markdown_and_json_hold_every_row(tmp_path: Path) -> None:
     rows = [row(column(FASTER), share=EQUAL), row(column(None, same=True), name="same", improved=False)]
     bench_report.write(rows, {"cpu": "c", "threads": 2}, tmp_path)
@@ -165,14 +173,14 @@ def test_assess_pairs_tools_with_their_figures(
     seconds = {model: 6.0, ours: 3.0, slim: 4.0, reference: 2.0}
     monkeypatch.setattr(bench, "time_together", lambda files, *_: ([[seconds[file] for file in files]] * 20, {}))
     runs = [
-        ToolRun("superopt", ours, 1.0, nodes=5, result={"improved": True}),
+        ToolRun("superopt", ours, 1.0, nodes=5, result={"improved": True, "stop_reason": "no further gain"}),
         ToolRun("onnxsim", None, 1.0, failure="exit 1: no"),
         ToolRun("onnxslim", slim, 1.0, nodes=7),
     ]
     found = bench.assess(model, "nasrnn", runs, reference, settings)
     assert found.latency_ms == 6000
     assert found.improved is True
-    assert found.result == {"improved": True}
+    assert found.result == runs[0].result
     assert found.ours.speedup == Interval(2, 2, 2)
     assert [c.speedup for c in found.others] == [None, Interval(1.5, 1.5, 1.5)]
     assert [c.growth for c in (found.ours, *found.others)] == [2, None, 0]
@@ -203,7 +211,9 @@ def test_the_command_writes_its_files_and_its_exit_code_tells(
         if broken:
             return ToolRun("superopt", None, 0.0, failure="exit 70: broken")
         output.write_bytes(source.read_bytes())
-        return ToolRun("superopt", output, 0.0, nodes=4, same_bytes=True, result={"improved": False})
+        return ToolRun(
+            "superopt", output, 0.0, nodes=4, same_bytes=True, result={"improved": False, "stop_reason": "time budget"}
+        )
 
     fake_tools(monkeypatch, ours)
     out = tmp_path / "bench"
