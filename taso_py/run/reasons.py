@@ -29,13 +29,22 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
         return "too little time", f"no time was left to check a rewrite: raise {spelled('time_budget_s')}"
     if found.explored:
         words = f"none of {found.explored:,} rewrites was priced faster than the original"
-        return "nothing faster", words + bound(job)
+        return "nothing faster", words + _kept(found) + bound(job)
     if found.reason is StopReason.TIME:
         done = "no rewrite was priced" if job.options.race else "the search without timing did not end"
         return "too little time", f"{done} in {job.clock.elapsed():.0f} s: raise {spelled('time_budget_s')}"
     if not job.library.search:
         return "nothing matched", "there is no rule to search with: none was chosen that is proved for this version"
-    return "nothing matched", "no rule matches anywhere"
+    return "nothing matched", "no rule matches anywhere" + _kept(found)
+
+
+def _kept(found: Found) -> str:
+    """What was left alone for the sake of whole numbers, as a clause; nothing where nothing was."""
+    return (
+        f"; {found.kept} values are left as they are: they are rounded to whole numbers further on"
+        if found.kept
+        else ""
+    )
 
 
 def bound(job: Run) -> str:

@@ -99,7 +99,8 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     barred = models.workshop.barred
     rewriter, view = start_of(job, barred, watch)
     if job.options.apply == "all":
-        return Explored(Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter()))
+        found = Exhaustive(rewriter, job.roofline).run(view, job.start_cost, job.stopped, job.reporter())
+        return Explored(replace(found, kept=len(view.kept)))
     late = partial(_is_late, job)
     tidied = without_idle_nodes(view, _rules(job, barred), job.roofline, job.start_cost, late)
     if tidied is not None:
@@ -111,7 +112,7 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
     seeds = (*([] if tidied is None else [tidied]), *proposals.states)
     found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
-    return Explored(found, tidied, selection, proposals.judged)
+    return Explored(replace(found, kept=len(view.kept)), tidied, selection, proposals.judged)
 
 
 def _selection(job: Run, models: OpenModels, rewriter: Rewriter, view: View) -> Selection:

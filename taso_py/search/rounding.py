@@ -122,8 +122,9 @@ def rounded_later(view: View, values: Sequence[int]) -> bool:
     half = any(view.table.type(v).dtype == _HALF for v in values)
     if half not in view.rounded:
         view.rounded[half] = _reaching(view, half)
-    reaching = view.rounded[half]
-    return any(v in reaching and _is_float(view.table.type(v)) for v in values)
+    kept = [v for v in values if v in view.rounded[half] and _is_float(view.table.type(v))]
+    view.kept.update(kept)
+    return bool(kept)
 
 
 def _pairs(view: View) -> Iterator[tuple[int, int]]:

@@ -100,3 +100,5 @@ class Found:
     """States of moves that pay in the whole model, where that was asked."""
     gains: Mapping[str, float] = field(default_factory=dict)
     """The best gain of each rule that was tried, as a share of the start's cost, by the search's own prices."""
+    kept: int = field(default=0, kw_only=True)
+    """Values of the original that rules would have moved, but for what rounds them (`taso_py.search.rounding`)."""

@@ -78,6 +78,8 @@ class View:
     """By ids that were candidates together, which of them each id is computed from, as bits; what was asked for."""
     rounded: dict[bool, frozenset[int]] = field(default_factory=dict)
     """What reaches an operator that rounds, once that was asked for; whether float16 is among the values that do."""
+    kept: set[int] = field(default_factory=set)
+    """Values that a match would have moved by an error of rounding, but that reach such an operator."""
     _copied: set[int] = field(default_factory=set)
     """Ids whose readers are this view's own."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from onnx import TensorProto, helper
 
+from taso_py.api import optimize
 from taso_py.onnx_io.load import load
 from taso_py.search.rounding import rounding_bodies
 from tests.helpers.graphs import model, rewriter, view_of
@@ -215,3 +216,17 @@ def test_a_product_with_quantised_weights_rounds_where_it_computes_in_whole_numb
     given = {} if level is None else {"accuracy_level": level}
     node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=32, N=2, bits=4, **given)
     assert bool(rounding_bodies(helper.make_model(helper.make_graph([node], "g", [], [])))) == rounds
+
+
+@pytest.mark.parametrize("options", [{"apply": "all"}, {}], ids=["all", "best"])
+def test_the_reason_tells_of_what_stays_for_it(options: dict[str, str]) -> None:
+    quantised = """agraph (float[8,16] x, float[16,32] w, float[16,4] a, float[4,32] b) => (float[8,32] y) {
+      p = MatMul(x, w) q = MatMul(x, a) r = MatMul(q, b) s = Add(p, r) one = Constant<value_float = 0.1>()
+      z = Constant<value = int8 {0}>() t = QuantizeLinear(s, one, z) y = DequantizeLinear(t, one, z) }"""
+    result = optimize(model(quantised), race=False, **options)
+    assert result.reason is not None
+    assert result.reason.code == "nothing matched"
+    assert "values are left as they are: they are rounded to whole numbers further on" in result.reason.words
+    plain = quantised.replace("t = QuantizeLinear(s, one, z) y = DequantizeLinear(t, one, z)", "y = Exp(s)")
+    result = optimize(model(plain), race=False, **options)
+    assert result.reason is None or "whole numbers" not in result.reason.words
