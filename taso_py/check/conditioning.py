@@ -120,8 +120,10 @@ class Conditioning:
     def _rounded(self, case: OracleCase) -> tuple[Outputs, ...]:
         """The float64 evaluation with errors of rounding, as often as there is time for."""
         if case.label not in self._noisy:
-            found = [self._evaluated(case, noise) for noise in range(_NOISES)]
-            self._noisy[case.label] = tuple(one for one in found if one is not None)
+            found: list[Outputs] = []
+            while len(found) < _NOISES and (one := self._evaluated(case, len(found))) is not None:
+                found.append(one)
+            self._noisy[case.label] = tuple(found)
         return self._noisy[case.label]
 
     def _evaluated(self, case: OracleCase, noise: int | None = None) -> Outputs | None:
@@ -131,7 +133,7 @@ class Conditioning:
         try:
             return self._worker.reference(self._original, case.feeds, noise=noise, timeout=left)
         except (ModelError, WorkerError):
-            self._evaluable = False
+            self._evaluable &= noise is not None  # an index that is computed may be out of range with them alone
             return None
 
     def _asked(self, case: OracleCase) -> Mapping[str, Array]:
