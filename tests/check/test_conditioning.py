@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import pytest
@@ -129,3 +131,26 @@ def test_a_rewrite_that_nothing_can_compare_is_barred_and_no_mismatch() -> None:
     assert all("can be compared" in rejection.reason for rejection in result.rejected)
     assert result.reason is not None
     assert result.reason.code == "all rejected"
+
+
+def logistic_map(steps: int = 25) -> onnx.ModelProto:
+    """z -> 3.99 z (1 - z) again and again: every step doubles an error."""
+    lines = [f"m{k} = Mul(z{k}, k) l{k} = Sub(one, z{k}) z{k + 1} = Mul(m{k}, l{k})" for k in range(steps)]
+    return model(f"""agraph (float[8,64] x) => (float[8,64] y) {{ z0 = Sigmoid(x)
+      k = Constant<value_float = 3.99>() one = Constant<value_float = 1.0>() {" ".join(lines)} y = Neg(z{steps}) }}""")
+
+
+def variance_that_cancels() -> onnx.ModelProto:
+    """By moments of numbers that differ in their last digits."""
+    return model("""agraph (float[8,64] x) => (float[8,64] y) {
+      small = Constant<value_float = 0.001>() far = Constant<value_float = 100.0>() s = Mul(x, small) z = Add(s, far)
+      m = ReduceMean<axes = [-1]>(z) zz = Mul(z, z) q = ReduceMean<axes = [-1]>(zz) mm = Mul(m, m) v = Sub(q, mm)
+      a = Abs(v) e = Constant<value_float = 0.00001>() w = Add(a, e) r = Sqrt(w) d = Sub(z, m) y = Div(d, r) }""")
+
+
+@pytest.mark.parametrize("chaotic", [logistic_map, variance_that_cancels])
+def test_no_rewrite_of_a_chaotic_model_is_called_wrong(chaotic: Callable[[], onnx.ModelProto]) -> None:
+    """Some draws of rounding tell how far elements move, and one element may move further than its own draws did."""
+    result = api.optimize(chaotic(), strict=True, apply="all", race=False)
+    assert result.rejected
+    assert all("can be compared" in rejection.reason for rejection in result.rejected)
