@@ -33,12 +33,15 @@ _STEPS = 8
 def evaluate(model: Any, feeds: Feeds, noise: int | None = None) -> Outputs:
     """Outputs by name, float64 where the model says float32 or float16; ModelError when the evaluator cannot do it.
 
-    ``noise`` is the seed of errors of rounding, one for each value that a node computes; None: none.
+    ``noise`` is the seed of errors of rounding, as float32 makes them, one for each value that a node computes; None:
+    none.  A model with numbers in float64 is not evaluated so: there these are no errors of rounding.
     """
     if isinstance(model, str):
         proto = onnx.load(Path(model), format="protobuf")
     else:
         proto = onnx.ModelProto.FromString(bytes(model))
+    if noise is not None and any(map(_has_doubles, _graphs(proto.graph))):
+        raise ModelError("it computes in float64")
     try:
         widen(proto)
         if noise is None:
@@ -52,6 +55,16 @@ def evaluate(model: Any, feeds: Feeds, noise: int | None = None) -> Outputs:
         text = " ".join(str(error).split())[:200]
         raise ModelError(f"{type(error).__name__}: {text}") from error
     return dict(zip((value.name for value in proto.graph.output), results, strict=True))
+
+
+def _has_doubles(graph: onnx.GraphProto) -> bool:
+    """Whether a graph says float64 anywhere."""
+    declared = {one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
+    stored = {tensor.data_type for tensor in graph.initializer}
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    stored |= {attribute.t.data_type for attribute in attributes}
+    named = {attribute.i for attribute in attributes if attribute.name in _TYPE_ATTRIBUTES}
+    return TensorProto.DOUBLE in declared | stored | named
 
 
 def _round(model: onnx.ModelProto) -> None:

@@ -78,7 +78,7 @@ class Conditioning:
         if moved is None:
             return None
         loose = int((moved > limit).sum())
-        words = f"output '{one.output}': {loose} of {ours.size} elements hang on the last bits of the inputs"
+        words = f"output '{one.output}': {loose} of {ours.size} elements hang on the last bits of what they are made of"
         holds = any(self._is_firm(other, one.output, allowed) for other in (case, *self._cases[:_CASES]))
         # Some draws tell how far elements move, not how far each of them may; where it hardly passes that is enough.
         reach = moved if holds else float(np.max(moved, initial=0.0))

@@ -154,3 +154,12 @@ def test_no_rewrite_of_a_chaotic_model_is_called_wrong(chaotic: Callable[[], onn
     result = api.optimize(chaotic(), strict=True, apply="all", race=False)
     assert result.rejected
     assert all("can be compared" in rejection.reason for rejection in result.rejected)
+
+
+def test_rounding_to_float32_excuses_nothing_in_double_precision() -> None:
+    double = """agraph (double[8,64] x) => (double[8,64] y) {{
+      b = Constant<value = double {{1.1}}>() k = Constant<value = double {{{}}}>()
+      l = Add(x, b) z = Mul(l, k) y = Sin(z) }}"""
+    told = api.check(model(double.format(1e4)), model(double.format(1e4 * (1 + 1e-9))))
+    assert not told.passed
+    assert not told.incomparable
