@@ -25,7 +25,7 @@ _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "stash_type"})
 
 
-_ROUNDED, _DOMAIN, _EXACT = "Rounded", "superopt.rounding", "{}/exact"
+_ROUNDED, _DOMAIN = "Rounded", "superopt.rounding"
 _STEPS = 8
 """Units in the last place of float32 by which a value may be off: sums of hundreds of products are."""
 
@@ -40,7 +40,7 @@ def evaluate(model: Any, feeds: Feeds, noise: int | None = None) -> Outputs:
         proto = onnx.load(Path(model), format="protobuf")
     else:
         proto = onnx.ModelProto.FromString(bytes(model))
-    if noise is not None and any(map(_has_doubles, _graphs(proto.graph))):
+    if noise is not None and _has_doubles(proto):
         raise ModelError("it computes in float64")
     try:
         widen(proto)
@@ -57,26 +57,34 @@ def evaluate(model: Any, feeds: Feeds, noise: int | None = None) -> Outputs:
     return dict(zip((value.name for value in proto.graph.output), results, strict=True))
 
 
-def _has_doubles(graph: onnx.GraphProto) -> bool:
-    """Whether a graph says float64 anywhere."""
-    declared = {one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
-    stored = {tensor.data_type for tensor in graph.initializer}
-    attributes = [attribute for node in graph.node for attribute in node.attribute]
-    stored |= {attribute.t.data_type for attribute in attributes}
-    named = {attribute.i for attribute in attributes if attribute.name in _TYPE_ATTRIBUTES}
-    return TensorProto.DOUBLE in declared | stored | named
+def _has_doubles(model: onnx.ModelProto) -> bool:
+    """Whether a model says float64 anywhere."""
+    graphs, functions = list(_graphs(model.graph)), model.functions
+    graphs += [inner for one in functions for node in one.node for sub in _subgraphs(node) for inner in _graphs(sub)]
+    values = [value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info)]
+    nodes = [node for body in (*graphs, *functions) for node in body.node]
+    attributes = [attribute for node in nodes for attribute in node.attribute]
+    said = {value.type.tensor_type.elem_type for value in values}
+    said |= {tensor.data_type for graph in graphs for tensor in graph.initializer}
+    said |= {attribute.t.data_type for attribute in attributes}
+    said |= {attribute.i for attribute in attributes if attribute.name in _TYPE_ATTRIBUTES}
+    return TensorProto.DOUBLE in said
 
 
 def _round(model: onnx.ModelProto) -> None:
     """Put a node that rounds after each node of the graphs, in place."""
     model.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
+    names = {name for graph in _graphs(model.graph) for node in graph.node for name in (*node.input, *node.output)}
+    exact = "/exact"
+    while any(name.endswith(exact) for name in names):  # of no value in the model
+        exact += "/"
     for graph in _graphs(model.graph):
         nodes: list[onnx.NodeProto] = []
         for node in graph.node:
-            names = [(index, name) for index, name in enumerate(node.output) if name]
-            for index, name in names:
-                node.output[index] = _EXACT.format(name)
-            rounds = [onnx.helper.make_node(_ROUNDED, [_EXACT.format(n)], [n], domain=_DOMAIN) for _, n in names]
+            results = [(index, name) for index, name in enumerate(node.output) if name]
+            for index, name in results:
+                node.output[index] = name + exact
+            rounds = [onnx.helper.make_node(_ROUNDED, [name + exact], [name], domain=_DOMAIN) for _, name in results]
             nodes += [node, *rounds]
         copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]

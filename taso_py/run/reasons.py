@@ -40,11 +40,9 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
 
 def _kept(found: Found) -> str:
     """What was left alone for the sake of whole numbers, as a clause; nothing where nothing was."""
-    return (
-        f"; {found.kept} values are left as they are: they are rounded to whole numbers further on"
-        if found.kept
-        else ""
-    )
+    if not found.kept:
+        return ""
+    return f"; values left as they are, since they are rounded to whole numbers further on: {found.kept}"
 
 
 def bound(job: Run) -> str:

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from taso_py import api
+from taso_py.backend.reference import evaluate
 from tests.helpers.graphs import model
 from tests.helpers.onnx_io_models import model as onnx_model
 from tests.helpers.onnx_io_models import node, value, weight
@@ -163,3 +164,20 @@ def test_rounding_to_float32_excuses_nothing_in_double_precision() -> None:
     told = api.check(model(double.format(1e4)), model(double.format(1e4 * (1 + 1e-9))))
     assert not told.passed
     assert not told.incomparable
+
+
+def test_errors_of_rounding_reach_bodies_and_meet_no_other_names() -> None:
+    """A value may be called as the evaluation would call another one."""
+    proto = model("""agraph (float[8,64] x, bool c) => (float[8,64] y) {
+      a = Exp(x) b = Neg(x) t = If(c) <
+        then_branch = one () => (float[8,64] p) { u = Sin(a) p = Mul(u, b) },
+        else_branch = two () => (float[8,64] q) { q = Add(a, b) }> y = Cos(t) }""")
+    for node_ in proto.graph.node:
+        for names in (node_.input, node_.output):
+            names[:] = ["a/exact" if name == "b" else name for name in names]
+        for attribute in node_.attribute:
+            for inner in attribute.g.node:
+                inner.input[:] = ["a/exact" if name == "b" else name for name in inner.input]
+    feeds = {"x": np.linspace(-1, 1, 512, dtype=np.float32).reshape(8, 64), "c": np.array(True)}
+    exact, noisy = (evaluate(proto.SerializeToString(), feeds, noise)["y"] for noise in (None, 1))
+    assert 1e-7 < np.abs(noisy - exact).max() < 1e-4
