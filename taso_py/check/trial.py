@@ -67,7 +67,7 @@ class CandidateTrial:
             self._judge(case, compare_outputs(case.expected, outputs, self.closeness), outputs)
             if case.reference is not None:
                 self._judge_against_float64(case, case.reference, outputs)
-            if self.reason is not None and self.first_failure:
+            if self.reason is not None and self.first_failure and not self.incomparable:
                 break
         self.oracle.close(handle)
 

@@ -121,7 +121,7 @@ class Workshop:
 
     def _reject(self, state: State, report: CheckReport, deadline: float) -> None:
         require_unchanged(self.loaded.stamps)  # no rule is to blame for another original
-        step = self._guilty(state.trace, deadline)
+        step = self._guilty(state.trace, report, deadline)
         reason = report.reason or "values differ"
         if report.incomparable:
             self._bar(state, step, reason)
@@ -168,15 +168,19 @@ class Workshop:
         sites = next(names for one, names in zip(state.trace, places, strict=False) if one is step)
         self.rejected.append(Rejection(told, identity, ", ".join(sites[:_TOLD]), reason, reproduction))
 
-    def _guilty(self, trace: Sequence[TraceStep], deadline: float) -> TraceStep:
-        """The first step whose table no longer agrees with the original, by bisection."""
+    def _guilty(self, trace: Sequence[TraceStep], whole: CheckReport, deadline: float) -> TraceStep:
+        """The first step whose table no longer agrees with the original, by bisection.
+
+        Where all of them together differ, one that merely cannot be compared is not to blame.
+        """
         low, high = 0, len(trace) - 1
         while low < high:
             middle = (low + high) // 2
             reference = self.reference(self.build(trace[middle].table))
             report = self.checker.check(reference, deadline=deadline, deployed=False, first_failure=True)
             discard(reference)
-            low, high = (middle + 1, high) if report.passed else (low, middle)
+            innocent = report.passed or (report.incomparable and not whole.incomparable)
+            low, high = (middle + 1, high) if innocent else (low, middle)
         return trace[low]
 
     def _reproduction(self, state: State, step: TraceStep, report: CheckReport) -> Path | None:

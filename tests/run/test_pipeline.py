@@ -164,6 +164,19 @@ def test_the_guilty_rewrite_is_told_from_the_good_ones(tmp_path: Path) -> None:
     assert [n.op_type for n in result.model.graph.node if n.op_type != "Constant"] == ["Mul", "Relu"]
 
 
+@pytest.mark.usefixtures("believing")
+def test_what_nothing_can_compare_is_not_blamed_for_what_is_wrong(tmp_path: Path) -> None:
+    rules = tmp_path / "mixed.rules"
+    rules.write_text("rule turned: Sin(Mul(Mul(x, c), d)) => Sin(Mul(x, Mul(c, d)))\n" + FALSE_RULE)
+    text = """agraph (float[8,64] x) => (float[8,64] y, float[8,64] z) {
+      c = Constant<value_float = 333.3>() d = Constant<value_float = 271.7>() t = Constant<value_float = 2.0>()
+      a = Mul(x, c) b = Mul(a, d) y = Sin(b) z = Mul(x, t) }"""
+    with pytest.raises(MismatchError, match="rule halve changed"):
+        taso_py.optimize(model(text), race=False, rules=[rules], apply="all", strict=True)
+    result = taso_py.optimize(model(text), race=False, rules=[rules], apply="all")
+    assert {r.name: r.reproduction is None for r in result.rejected} == {"halve": False, "turned": True}
+
+
 @pytest.mark.parametrize("race", [False, True])
 @pytest.mark.usefixtures("believing")
 def test_a_rewrite_that_would_break_a_promise_to_callers_is_left_out(
