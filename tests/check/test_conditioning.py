@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
 from taso_py import api
 from taso_py.backend.reference import evaluate
+from taso_py.errors import ModelError
 from tests.helpers.graphs import model
 from tests.helpers.onnx_io_models import model as onnx_model
 from tests.helpers.onnx_io_models import node, value, weight
@@ -181,3 +183,14 @@ def test_errors_of_rounding_reach_bodies_and_meet_no_other_names() -> None:
     feeds = {"x": np.linspace(-1, 1, 512, dtype=np.float32).reshape(8, 64), "c": np.array(True)}
     exact, noisy = (evaluate(proto.SerializeToString(), feeds, noise)["y"] for noise in (None, 1))
     assert 1e-7 < np.abs(noisy - exact).max() < 1e-4
+
+
+def test_float64_within_a_function_counts() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+      agraph (float[4] x) => (float[4] y) { y = own.widely(x) }
+      <domain: "own", opset_import: ["" : 17]> widely (a) => (b) {
+        d = Cast<to = 11>(a) e = Exp(d) b = Cast<to = 1>(e) }""")
+    feeds = {"x": np.ones(4, np.float32)}
+    assert evaluate(proto.SerializeToString(), feeds)
+    with pytest.raises(ModelError, match="float64"):
+        evaluate(proto.SerializeToString(), feeds, noise=0)
