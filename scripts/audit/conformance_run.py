@@ -23,6 +23,7 @@ import onnx
 import onnx_ir
 
 from scripts.audit.conformance_cases import Case
+from scripts.audit.same_nodes import with_one_name
 from taso_py.backend.pool import WorkerPool
 from taso_py.backend.protocol import Feeds, Outputs, WorkerConfig
 from taso_py.check.check import Checker
@@ -280,24 +281,9 @@ def _same_frame(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
             raise Failed("contract", f"onnx.checker: {str(error).splitlines()[0]}") from None
 
 
-def _without_second_names(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """The nodes, but for Identity of weights: who reads these reads the weights."""
-    weights = {t.name: t.name for t in graph.initializer}
-    weights.update({o: o for n in graph.node if n.op_type == "Constant" for o in n.output})
-    found = []
-    for node in graph.node:
-        if node.op_type == "Identity" and node.input[0] in weights:
-            weights[node.output[0]] = weights[node.input[0]]
-            continue
-        found.append(onnx.NodeProto())
-        found[-1].CopyFrom(node)
-        found[-1].input[:] = [weights.get(i, i) for i in node.input]
-    return found
-
-
 def _same_nodes(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     """The same multiset of nodes: names, operators, inputs, outputs, attributes; further names of weights aside."""
-    old, new = _without_second_names(before.graph), _without_second_names(after.graph)
+    old, new = with_one_name(before.graph), with_one_name(after.graph)
     left, right = Counter(map(_key, old)), Counter(map(_key, new))
     if left != right:
         changed = [n.op_type for n in old if left[_key(n)] != right[_key(n)]]

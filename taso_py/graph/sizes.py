@@ -148,7 +148,7 @@ class Expression:
         )
 
     def __add__(self, other: Size) -> Size:
-        return _summed(self.terms, _terms(other), 1)
+        return _summed(self.terms, _terms(other), 1) if other else self
 
     __radd__ = __add__
 
@@ -156,7 +156,7 @@ class Expression:
         return Expression(tuple((m, -c) for m, c in self.terms))
 
     def __sub__(self, other: Size) -> Size:
-        return _summed(self.terms, _terms(other), -1)
+        return _summed(self.terms, _terms(other), -1) if other else self
 
     def __rsub__(self, other: Size) -> Size:
         return _summed(_terms(other), self.terms, -1)

@@ -35,6 +35,8 @@ _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
     "Sign": np.sign,
 }
 """Of small constants: sizes are computed by them, and they have no meaning as operators here."""
+_FEW = 8
+"""Elements of constants that are looked for again."""
 _MOST_REPLACED = 64
 """Operands of a node of which some may get another name: for each one onnx-ir walks through all of them."""
 _EXACT_INTEGERS = 2**53  # what a float holds
@@ -64,12 +66,22 @@ class TableReader:
     """Names that are read by others than nodes of the graph with a few operands: no value may lose them."""
     first: dict[tuple[Operator, tuple[int | None, ...]], int] = field(default_factory=dict)
     """By operator and operands, the first value that is computed so."""
+    numbers: dict[tuple[TensorType, bytes], int] = field(default_factory=dict)
+    """By type and content, the first of the constants with a few elements that holds it."""
     small: dict[int, bool] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     """Constants that follow from sizes, not from weights."""
 
     def __post_init__(self) -> None:
         self.folder = Folder(self.values, self.tensors)
+        for node in self.graph:
+            self.used.update(i.name for i in node.inputs if i is not None and i.name)
+            self.used.update(captured_names(node))
+            self.pinned.update(captured_names(node))
+            if len(node.inputs) > _MOST_REPLACED:
+                self.pinned.update(i.name for i in node.inputs if i is not None and i.name)
+        self.used.update(v.name for v in self.graph.outputs if v.name)
+        self.pinned.update(v.name for v in self.graph.outputs if v.name)
 
     def read_sources(self, inputs: Mapping[str, onnx.TypeProto], overridable: Set[str]) -> None:
         """Graph inputs and initializers; one that callers may override is no constant."""
@@ -87,24 +99,31 @@ class TableReader:
     def _fix(self, name: str, tensor: ir.TensorProtocol) -> None:
         type_ = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
         if name not in self.ids:
+            if self._is_written_again(name, tensor, type_):
+                return
             self.ids[name] = self.values.new(type_, name)
         fixed = self.ids[name]
         self.values.types[fixed] = type_
         self.values.fixed.add(fixed)
         self.values.constant.add(fixed)
         self.tensors[fixed] = tensor
+        if _few(type_) and fixed not in self.settled:
+            self.numbers.setdefault((type_, content(tensor).tobytes()), fixed)
+
+    def _is_written_again(self, name: str, tensor: ir.TensorProtocol, type_: TensorType) -> bool:
+        """Whether a constant before holds the same few elements, as exporters write a number once for each use of it.
+
+        Its value then has this name as well; what bodies of nodes read, and what the model returns, keeps its own.
+        """
+        known = self.numbers.get((type_, content(tensor).tobytes())) if _few(type_) else None
+        if known is None or name in self.pinned:
+            return False
+        self.ids[name] = known
+        return True
 
     def read_nodes(self, order: list[int]) -> None:
         """All nodes of the graph, in a topological order of their indices."""
         nodes = list(self.graph)
-        for node in nodes:
-            self.used.update(i.name for i in node.inputs if i is not None and i.name)
-            self.used.update(captured_names(node))
-            self.pinned.update(captured_names(node))
-            if len(node.inputs) > _MOST_REPLACED:
-                self.pinned.update(i.name for i in node.inputs if i is not None and i.name)
-        self.used.update(v.name for v in self.graph.outputs if v.name)
-        self.pinned.update(v.name for v in self.graph.outputs if v.name)
         for index in order:
             self._read_node(index, nodes[index])
 
@@ -346,6 +365,10 @@ def _small(type_: TensorType) -> bool:
     limit = _FLOAT_BYTES if type_.dtype.startswith("float") else _INTEGER_BYTES
     size = type_.elements
     return isinstance(size, int) and size * 8 <= limit
+
+
+def _few(type_: TensorType) -> bool:
+    return type_.dtype in TRANSPARENT and isinstance(type_.elements, int) and type_.elements <= _FEW
 
 
 def _holds_negative_zero(operator: Operator) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taso_py.run.calibration import calibrated
+from taso_py.run.calibration import calibrated, most_telling
 from taso_py.run.candidates import shortlist
 from taso_py.run.selecting import Selection
 from taso_py.search.state import Found, State
 
 _REHEARSED = 8
-"""States that are timed at most."""
+"""States that are timed at most because they would be raced."""
+_TELLING, _TELLING_SHARE = 8, 0.1
+"""States that are timed at most for what they tell of others, and the share of the time budget for that."""
 
 
 def rehearsed(selection: Selection, found: Found, chosen: Sequence[State], limit: int) -> Found:
@@ -19,19 +22,27 @@ def rehearsed(selection: Selection, found: Found, chosen: Sequence[State], limit
 
     The best of thousands of prices is the luckiest.  So that one is timed, all are priced anew, and again, until those
     on the shortlist are known, or time is up.  Those that promise less than half of the gain that is asked for are not.
+    Then those are timed that tell most about the rest, which may bring others onto the shortlist.
     """
     start_cost, least = selection.job.start_cost, 1 + selection.job.options.min_gain / 2
-    tried = list[State]()
+    tried, telling, telling_s = 0, 0, _TELLING_SHARE * selection.job.clock.budget
+    seen = [state.table.nodes for state in (*chosen, *(one.state for one in selection.timed))]
     while True:
         known = with_selected(calibrated(found, selection.timed, start_cost), chosen)
-        seen = [s.table.nodes for s in (*chosen, *tried, *(one.state for one in selection.timed))]
         promising = (s for s in shortlist(known, start_cost, limit) if least * s.cost <= start_cost)
-        unseen = (s for s in promising if s.table.nodes not in seen)
-        state = next(unseen, None) if len(tried) < _REHEARSED else None
+        state = next((s for s in promising if s.table.nodes not in seen), None) if tried < _REHEARSED else None
+        if state is not None:
+            tried += 1
+            selection.against_original(state)
+        elif telling < _TELLING and telling_s > 0:
+            state = most_telling(found, selection.timed, start_cost, seen)
+            begin, telling = time.monotonic(), telling + 1
+            if state is not None:
+                selection.against_original(state, roughly=True)
+            telling_s -= time.monotonic() - begin
         if state is None:
             return known
-        tried.append(state)
-        selection.against_original(state)
+        seen.append(state.table.nodes)
 
 
 def with_selected(found: Found, chosen: Sequence[State]) -> Found:

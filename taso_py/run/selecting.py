@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from taso_py.backend.statistics import Interval, bootstrap_interval
@@ -20,7 +21,8 @@ from taso_py.run.losses import Losses
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
 from taso_py.search.again import made_again
-from taso_py.search.bundles import BUNDLES, Bundle
+from taso_py.search.bundle import Bundle
+from taso_py.search.bundles import BUNDLES
 from taso_py.search.matcher import Match
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
@@ -34,6 +36,8 @@ _PRECISION = 0.006
 decides what was asked."""
 _PAIR_S = 4.0
 """Seconds of rounds after which no more are begun."""
+_ONE_LOOK = (0.0,)
+"""A bound that no ratio is near: the first rounds decide."""
 _HOPE = 2.0
 """Times the most rounds after which an interval may be expected to decide something, for it to be waited for."""
 _RUNS, _LEAST_BLOCK_S = 2, 0.02
@@ -230,10 +234,13 @@ class Selection:
         return self._whole_bundle(state, bundle, self._moved)
 
     def _whole_bundle(self, state: State, bundle: Bundle, move: _Mover) -> State | None:
-        begun = self._with_rules(state, bundle.leading, 1, move)
-        return begun and (self._with_rules(begun, (*bundle.leading, *bundle.following), _BUNDLE_ROUNDS, move) or begun)
+        begun = self._with_rules(state, bundle, bundle.leading, 1, move)
+        rules = (*bundle.leading, *bundle.following)
+        return begun and (self._with_rules(begun, bundle, rules, _BUNDLE_ROUNDS, move) or begun)
 
-    def _with_rules(self, state: State, rules: Sequence[str], rounds: int, move: _Mover) -> State | None:
+    def _with_rules(
+        self, state: State, bundle: Bundle, rules: Sequence[str], rounds: int, move: _Mover
+    ) -> State | None:
         """A state after what each of the rules does to it everywhere, one after the other; None where none does."""
         reached = state
         for _ in range(rounds):
@@ -244,7 +251,7 @@ class Selection:
                         matches = self.rewriter.only((rule,)).all_matches(reached.view)
                 except OutOfTime:
                     return None
-                found = [m for ms in matches.values() for m in ms if m.rule.name == rule]
+                found = bundle.chosen(rule, chain.from_iterable(matches.values()), reached.table)
                 reached = (move(reached, found) if found else None) or reached
             if reached is before:
                 break
@@ -297,9 +304,9 @@ class Selection:
             self._tidied = self.against_original(tidied)
         return self._tidied
 
-    def against_original(self, state: State) -> Timed | None:
+    def against_original(self, state: State, *, roughly: bool = False) -> Timed | None:
         """The state, timed; None where it does not run, and where time is up."""
-        ratio = None if self._late() else self._ratio(None, state)
+        ratio = None if self._late() else self._ratio(None, state, _ONE_LOOK if roughly else ())
         return None if ratio is None else self._measured(state, ratio.median)
 
     def _measured(self, state: State, share: float) -> Timed:

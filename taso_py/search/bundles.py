@@ -8,20 +8,10 @@ one another as it sees fit: what one of them costs depends on what is left of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from taso_py.search.bundle import Bundle
 from taso_py.search.contraction import EINSUM
 from taso_py.search.rearrangement import REARRANGEMENT
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Rules in the order in which they are applied, again and again until none matches."""
-
-    leading: tuple[str, ...]
-    """Where none of these matches, the others are not tried."""
-    following: tuple[str, ...] = ()
-
 
 _COPIES = (
     "rows-repeated-by-tiles-last",
@@ -35,6 +25,29 @@ _COPIES = (
 )
 _COPIES_AS_ONE = ("transpose-of-transpose", "transpose-in-order", "pixels-repeated-by-rows-and-columns")
 
+_STEPS = ("gather-one-reversed", "step-of-one-sample", "step-of-samples", "step-before-samples", "product-of-steps")
+_CUT_LATER = (
+    "shift-of-steps",
+    "factors-of-steps",
+    *(f"{function}-slice" for function in ("sigmoid", "tanh", "relu", "gelu", "leaky-relu", "elu", "erf")),
+    "shifted-slice",
+    "scaled-slice",
+    "number-less-slice",
+    "difference-of-slices",
+    "add-of-slices",
+    "product-of-slices",
+)
+_JOINED_EARLIER = (
+    "stack-of-rows",
+    "stack-of-blocks",
+    "stacked",
+    "products-under-each-other",
+    "shifts-under-each-other",
+    "factors-under-each-other",
+    "sum-of-concats",
+    "product-of-concats",
+    *(f"{function}-concat" for function in ("sigmoid", "tanh", "relu", "gelu", "leaky-relu", "elu", "erf")),
+)
 BUNDLES: Mapping[str, Bundle] = {
     "stacks taken apart": Bundle(
         ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
@@ -63,6 +76,13 @@ BUNDLES: Mapping[str, Bundle] = {
             "batchnorm-branch-into-grouped",
             "conv-sum-enlarged",
             "conv-sum",
+            "convs-in-sum",
+            "convs-in-sum-enlarged",
+            "convs-in-sum-enlarged-last",
+            "pooled-branch-into-conv",
+            "pooled-branch-in-sum",
+            "normalised-pooled-branch-into-conv",
+            "normalised-pooled-branch-in-sum",
         ),
         (
             "batchnorm-into-conv",
@@ -73,6 +93,9 @@ BUNDLES: Mapping[str, Bundle] = {
             "identity-branch-into-conv",
             "identity-branch-into-grouped",
         ),
+    ),
+    "steps of a sequence": Bundle(
+        _STEPS, (*_CUT_LATER, *_JOINED_EARLIER), frozenset((*_STEPS, *_CUT_LATER)), frozenset(_JOINED_EARLIER)
     ),
     "tables stacked": Bundle(
         ("projected-columns-stacked", "columns-stacked"),

@@ -19,7 +19,7 @@ from taso_py.rules.coverage import DEFINED
 from taso_py.rules.library import load as load_library
 from taso_py.rules.parser import parse_rules
 from taso_py.rules.rule import RuleSet
-from taso_py.search.bundles import Bundle
+from taso_py.search.bundle import Bundle
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.moves import Rewriter
 from taso_py.search.rounding import rounding_bodies
@@ -66,7 +66,8 @@ def together(rules: Rewriter, view: View, bundle: Bundle) -> View:
     """The view after the rules of a bundle, again and again, at all sites."""
     for _ in range(8):
         for name in (*bundle.leading, *bundle.following):
-            matches = [m for ms in rules.only([name]).all_matches(view).values() for m in ms if m.rule.name == name]
+            found = rules.only([name]).all_matches(view).values()
+            matches = bundle.chosen(name, [m for ms in found for m in ms], view.table)
             moved = rules.apply(view, matches, 16) if matches else None
             view = view if moved is None else moved.view
     return view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taso_py.run.calibration import Timed, at_share, calibrated
+from taso_py.run.calibration import Timed, at_share, calibrated, most_telling
 from tests.helpers.priced import START, found, state
 
 
@@ -39,6 +39,31 @@ def test_a_rule_is_told_from_those_beside_it() -> None:
     told = calibrated(found(lucky, plain, alone), [Timed(plain, 0.7), Timed(lucky, 0.7)], START)
     assert {len(s.trace): s.cost / START for s in told.states}[1] == pytest.approx(1.0, abs=0.12)
     assert {len(s.trace): s.cost / START for s in told.states}[1] > 0.85
+
+
+def test_a_large_gain_is_expected_to_miss_more_than_a_small_one() -> None:
+    """What two rules miss together is laid on the one that gains ten times as much."""
+    both, large, small = state(("a", 0.5), ("b", 0.02)), state(("a", 0.5)), state(("b", 0.02))
+    told = calibrated(found(both, large, small), [Timed(both, 0.6)], START)
+    shares = {s.trace[0].rule + str(len(s.trace)): s.cost / START for s in told.states}
+    assert shares["a1"] / 0.5 > 1.2
+    assert shares["b1"] / 0.98 < 1.02
+
+
+def test_the_state_that_tells_most_shares_its_rules_with_others() -> None:
+    others = [state(*[("common", 0.1)] * k) for k in range(1, 6)]
+    alone = state(("rare", 0.1))
+    told = most_telling(found(alone, *others), [], START, [])
+    assert told is not None
+    assert told.trace[0].rule == "common"
+    seen = [other.table.nodes for other in others]
+    assert most_telling(found(alone, *others), [], START, seen[1:]) in (alone, others[0])
+
+
+def test_nothing_is_left_to_tell_where_prices_are_known() -> None:
+    common = [state(*[("common", 0.01)] * k) for k in range(1, 6)]
+    assert most_telling(found(*common), [Timed(common[4], 0.9)], START, []) is None
+    assert most_telling(found(), [], START, []) is None
 
 
 def test_prices_stay_where_nothing_was_timed() -> None:

@@ -23,10 +23,12 @@ class Clock:
     left: int = 99
     timed: list[Timed] = field(default_factory=list)
     job: SimpleNamespace = field(
-        default_factory=lambda: SimpleNamespace(start_cost=START, options=SimpleNamespace(min_gain=0.01))
+        default_factory=lambda: SimpleNamespace(
+            start_cost=START, options=SimpleNamespace(min_gain=0.01), clock=SimpleNamespace(budget=60.0)
+        )
     )
 
-    def against_original(self, measured: State) -> Timed | None:
+    def against_original(self, measured: State, *, roughly: bool = False) -> Timed | None:
         """The state, timed as often as there is time."""
         if not self.left:
             return None
@@ -57,8 +59,18 @@ def test_those_that_take_the_place_of_a_lucky_one_are_timed_too() -> None:
 
 def test_what_promises_next_to_nothing_is_not_timed() -> None:
     clock = Clock({"a": 1.0})
+    clock.job.clock.budget = 0.0
     looked_at(clock, found(state(("a", 0.001))))
     assert not clock.timed
+
+
+def test_what_tells_of_others_is_timed_and_a_gain_that_no_price_showed_is_found() -> None:
+    shy = [state(*[("x", 0.0)] * k, ("shy", -0.05)) for k in range(4)]
+    clock = Clock({"shy": 0.6})
+    told = looked_at(clock, found(*shy))
+    assert clock.timed
+    assert told.states[0].cost / START == pytest.approx(0.6)
+    assert all(s.cost < START for s in told.states)
 
 
 def test_without_time_the_prices_are_those_of_the_search() -> None:

@@ -21,7 +21,8 @@ from taso_py.run.calibration import Timed
 from taso_py.run.losses import Losses
 from taso_py.run.proposing import Proposals, proposed
 from taso_py.run.selecting import Judged, Selection
-from taso_py.search.bundles import BUNDLES, Bundle
+from taso_py.search.bundle import Bundle
+from taso_py.search.bundles import BUNDLES
 from taso_py.search.moves import Rewriter
 from taso_py.search.state import State, TraceStep
 from taso_py.search.strategy import Limits

@@ -52,3 +52,22 @@ def test_a_gelu_behind_branches_stays_whole(scaling: str) -> None:
     assert made["Conv"] == 1
     assert made["Erf"] == 1
     assert made.total() == 6
+
+
+DIVERSE = """agraph (float[1,6,8,8] x, float[1,6,8,8] z) => (float[1,6,8,8] y) {{
+  v = Mul(q, q) a = Conv<pads = [0, 1, 0, 1]>(x, k) b = Add(a, z) c = Conv<pads = [1, 1, 1, 1]>(x, l) d = Add(b, c)
+  e = Conv(x, n) f = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = {}>(e)
+  {} i = Conv<pads = [1, 0, 1, 0]>(x, p) y = Add(h, i) }}"""
+KERNELS = {"k": (6, 6, 1, 3), "l": (6, 6, 3, 3), "n": (6, 6, 1, 1), "p": (6, 6, 3, 1)}
+
+
+@pytest.mark.parametrize("norm", ["g = BatchNormalization(f, t, u, m, v) h = Add(d, g)", "h = Add(d, f)"])
+def test_kernels_of_all_sizes_and_a_mean_in_one_sum(norm: str) -> None:
+    """Diverse Branch Block (Ding et al., CVPR 2021), with something else between its branches."""
+    proto = model(DIVERSE.format(1, norm), q=(6,), **KERNELS, **CHANNELS)
+    assert kinds(after(proto, BUNDLE)) == {"Conv": 1, "Add": 1}
+
+
+def test_a_mean_that_leaves_out_the_padding_is_no_kernel() -> None:
+    proto = model(DIVERSE.format(0, "h = Add(d, f)"), q=(6,), **KERNELS, **CHANNELS)
+    assert kinds(after(proto, BUNDLE)) == {"Conv": 3, "AveragePool": 1, "Add": 3}

@@ -39,6 +39,8 @@ class Attempt:
     """Answers about guards that may hold together."""
     positive: dict[object, bool] = field(default_factory=dict)
     reduced: dict[object, Any] = field(default_factory=dict)
+    tidied: dict[object, Any] = field(default_factory=dict)
+    """Terms without their evident guards; each is asked for some six times."""
     terms: dict[object, Any] = field(default_factory=dict)
     """Z3 terms by what they stand for."""
 

@@ -14,8 +14,8 @@ from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, sy
 from taso_py.prove.kernel.arithmetic import CHECK, RESOURCES, Context, Guard, between, ordered, replaced
 from taso_py.prove.kernel.attempt import Unprovable, current
 from taso_py.prove.kernel.encoding import Encoder
+from taso_py.prove.kernel.evident import linear, solved
 from taso_py.prove.kernel.normal import Term, floors
-from taso_py.prove.kernel.simplify import linear, solved
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from taso_py.graph.sizes import Expression, Role, Size, Symbol, symbols
-from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, between, ordered, replaced
+from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, ordered, replaced
 from taso_py.prove.kernel.attempt import Unprovable, current
+from taso_py.prove.kernel.evident import solved, without_evident
 from taso_py.prove.kernel.normal import (
     ONE,
     Alternative,
@@ -22,11 +23,9 @@ from taso_py.prove.kernel.normal import (
     masked,
     multiplied,
     number,
-    powers,
     slot,
     splitting,
     text,
-    tidied,
 )
 
 UNROLLED = 16
@@ -53,18 +52,18 @@ def collected(terms: Iterable[Term]) -> Sum:
     canonical = [named(term) for term in terms if term.coefficient]
     if len(canonical) < 2:
         return tuple(canonical)
-    total: dict[Term, Fraction] = {}
+    total: dict[tuple[Any, ...], Fraction] = {}
     for term in canonical:
-        key = replace(term, coefficient=Fraction(1))
+        key = (term.factors, term.bound, term.guards)
         total[key] = total.get(key, Fraction(0)) + term.coefficient
-    kept = [replace(k, coefficient=c) for k, c in total.items() if c]
+    kept = [Term(c, *key) for key, c in total.items() if c]
     return tuple(sorted(kept, key=str))
 
 
 def _simplified(term: Term, context: Context) -> list[Term]:
     current().step()
     inner = context.and_((), dict(term.bound)) if term.bound else context
-    tidy = _tidied(term, inner)
+    tidy = without_evident(term, inner)
     if tidy is None:
         return []
     term = tidy
@@ -84,53 +83,6 @@ def _simplified(term: Term, context: Context) -> list[Term]:
     return _counted(term, inner)
 
 
-def _tidied(term: Term, inner: Context) -> Term | None:
-    """The term with evident guards dropped; None when it vanishes."""
-    guards: list[Guard] = []
-    for g in ordered(term.guards):
-        g = inner.reduced(Guard(tidied(g.value, inner), g.kind))
-        if g.decided is False:
-            return None
-        if g.decided is None and not inner.evident(g):
-            guards.append(g)
-    if any(g.negated in guards for g in guards):
-        return None
-    guards = _pinned(guards, term.bound)
-    same = _equal_places(guards)
-    factors = tuple(
-        Factor(f.head, tuple(tidied(replaced(i, same), inner) for i in f.index), f.power) for f in term.factors
-    )
-    coefficient, kept = term.coefficient, []
-    for f in factors:
-        if f.head.kind == "integer" and isinstance(f.index[0], int):
-            if f.index[0] == 0 and f.power < 0:
-                raise Unprovable("a division by zero")
-            coefficient *= Fraction(f.index[0]) ** f.power
-        else:
-            kept.append(f)
-    return Term(coefficient, powers(kept), term.bound, frozenset(guards)) if coefficient else None
-
-
-def _equal_places(guards: Iterable[Guard]) -> dict[Symbol, Size]:
-    """An index of the result that an equation gives in terms of others: factors are read at one place of both."""
-    for g in guards:
-        names = sorted(s for s in symbols(g.value) if s.role is Role.INDEX) if g.kind == "==" else []
-        for name in reversed(names):
-            value = solved(g.value, name)
-            if value is not None:
-                return {name: value}
-    return {}
-
-
-def _pinned(guards: Sequence[Guard], bound: Iterable[tuple[Symbol, Size]]) -> list[Guard]:
-    """a >= 0 and -a >= 0 as a == 0; one of both may be an end of a bound variable's range."""
-    values = {g.value for g in guards if g.kind == ">="}
-    ends = {g.value for name, extent in bound for g in between(name.size, extent)}
-    both = sorted((v for v in values if -v in values or -v in ends), key=str)
-    kept = [g for g in guards if g.kind != ">=" or g.value not in both]
-    return [*kept, *(Guard(v, "==") for v in both if -v not in values or str(v) <= str(-v))]
-
-
 def split_range(term: Term, name: Symbol, divisor: Size) -> Term:
     """The bound variable as quotient · divisor + remainder."""
     extent = dict(term.bound)[name]
@@ -143,28 +95,6 @@ def split_range(term: Term, name: Symbol, divisor: Size) -> Term:
 def _without(term: Term, name: Symbol, value: Size) -> Term:
     bound = tuple(b for b in term.bound if b[0] != name)
     return replace(replace(term, bound=bound).map({name: value}), bound=bound)
-
-
-def linear(value: Size, name: Symbol) -> int | None:
-    """The coefficient of ``name`` when the expression is ±name + rest and rest does not hold it; else None."""
-    if isinstance(value, int) or name not in symbols(value):
-        return None
-    found: int | None = None
-    for monomial, coefficient in value.terms:
-        if monomial == (name,):
-            found = coefficient
-        elif any(name in symbols(Expression((((a,), 1),))) for a in monomial):
-            return None
-    return found if found in (1, -1) else None
-
-
-def solved(value: Size, name: Symbol, target: Size = 0) -> Size | None:
-    """The value of ``name`` that makes ``value == target``, when it is linear with coefficient ±1."""
-    sign = linear(value, name)
-    if sign is None:
-        return None
-    rest = value - sign * name.size
-    return (target - rest) * sign
 
 
 def _placed(term: Term, name: Symbol) -> tuple[Size, tuple[Guard, ...]] | None:
@@ -397,4 +327,4 @@ def _order(bound: Mapping[Symbol, Size], sizes: Iterable[Size], guards: Iterable
     return list(order)
 
 
-__all__ = ["cases", "collected", "linear", "number", "simplified", "solved", "text", "virtual"]
+__all__ = ["cases", "collected", "number", "simplified", "text", "virtual"]
