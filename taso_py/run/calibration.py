@@ -36,6 +36,8 @@ class Timed:
 
     state: State
     share: float
+    derived: bool = False
+    """Timed against another state, with an error for each state between it and the original."""
 
 
 def calibrated(found: Found, timed: Iterable[Timed], start: float) -> Found:

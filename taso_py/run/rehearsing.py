@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from taso_py.run.calibration import calibrated, most_telling
+from taso_py.run.calibration import at_share, calibrated, most_telling
 from taso_py.run.candidates import shortlist
 from taso_py.run.selecting import Selection
 from taso_py.search.state import Found, State
 
 _REHEARSED = 8
 """States that are timed at most because they would be raced."""
-_TELLING, _TELLING_SHARE = 8, 0.1
-"""States that are timed at most for what they tell of others, and the share of the time budget for that."""
+_TELLING, _TELLING_SHARE = 12, 0.1
+"""States that are timed at most a second time, or for what they tell of others, and the share of the time budget."""
 
 
 def rehearsed(selection: Selection, found: Found, chosen: Sequence[State], limit: int) -> Found:
@@ -22,27 +22,34 @@ def rehearsed(selection: Selection, found: Found, chosen: Sequence[State], limit
 
     The best of thousands of prices is the luckiest.  So that one is timed, all are priced anew, and again, until those
     on the shortlist are known, or time is up.  Those that promise less than half of the gain that is asked for are not.
-    Then those are timed that tell most about the rest, which may bring others onto the shortlist.
+    Then those of them are timed against the original that were only timed against others, and those that tell most
+    about the rest, which may bring others onto the shortlist.
     """
     start_cost, least = selection.job.start_cost, 1 + selection.job.options.min_gain / 2
     tried, telling, telling_s = 0, 0, _TELLING_SHARE * selection.job.clock.budget
     seen = [state.table.nodes for state in (*chosen, *(one.state for one in selection.timed))]
+    anew = [one.state.table.nodes for one in selection.timed if not one.derived]
     while True:
+        timed = {id(one.state.table): one.share for one in selection.timed}
+        chosen = [at_share(s, timed.get(id(s.table), s.cost / start_cost), start_cost) for s in chosen]
         known = with_selected(calibrated(found, selection.timed, start_cost), chosen)
-        promising = (s for s in shortlist(known, start_cost, limit) if least * s.cost <= start_cost)
+        promising = [s for s in shortlist(known, start_cost, limit) if least * s.cost <= start_cost]
         state = next((s for s in promising if s.table.nodes not in seen), None) if tried < _REHEARSED else None
         if state is not None:
             tried += 1
             selection.against_original(state)
         elif telling < _TELLING and telling_s > 0:
-            state = most_telling(found, selection.timed, start_cost, seen)
             begin, telling = time.monotonic(), telling + 1
+            state = next((s for s in promising if s.table.nodes not in anew), None)
+            roughly = state is None
+            state = state or most_telling(found, selection.timed, start_cost, seen)
             if state is not None:
-                selection.against_original(state, roughly=True)
+                selection.against_original(state, roughly=roughly)
             telling_s -= time.monotonic() - begin
         if state is None:
             return known
         seen.append(state.table.nodes)
+        anew.append(state.table.nodes)
 
 
 def with_selected(found: Found, chosen: Sequence[State]) -> Found:

@@ -163,7 +163,7 @@ class Selection:
             trial = self._replayed((*current.state.trace, *(step for step in steps if step.rule == rule)))
             ratio = self._compared(current.state, trial, 1 - _TIE)
             if trial is not None and ratio is not None and ratio.high < 1 - _TIE:
-                current = self._measured(trial, current.share * ratio.median)
+                current = self._measured(trial, current.share * ratio.median, derived=True)
         return current
 
     def _extended(self, best: Timed, moves: Callable[[State], Iterator[_Move]], losses: Losses | None) -> Timed:
@@ -185,7 +185,7 @@ class Selection:
                     if ratio is None:
                         continue
                     if ratio.high < 1 - _TIE:
-                        current = self._measured(trial, current.share * ratio.median)
+                        current = self._measured(trial, current.share * ratio.median, derived=True)
                         settled.add(move)
                         break
                     least = ratio.low
@@ -288,7 +288,9 @@ class Selection:
         if trial is None or ratio is None:
             return best, None
         share = best.share * (ratio.median if ratio.high < 1 else max(1.0, ratio.median))
-        return (self._measured(trial, share), ratio) if share < most and ratio.high < 1 + _LOSS else (best, None)
+        if share >= most or ratio.high >= 1 + _LOSS:
+            return best, None
+        return self._measured(trial, share, derived=True), ratio
 
     def _compared(self, best: State, trial: State | None, *bounds: float) -> Interval | None:
         """Seconds of the trial over those of the best; None where there is nothing to compare, or no time.
@@ -309,12 +311,12 @@ class Selection:
         ratio = None if self._late() else self._ratio(None, state, _ONE_LOOK if roughly else ())
         return None if ratio is None else self._measured(state, ratio.median)
 
-    def _measured(self, state: State, share: float) -> Timed:
+    def _measured(self, state: State, share: float, *, derived: bool = False) -> Timed:
         """A state that was timed; the user hears of it if none was faster."""
         if share < self.least:
             self.least = share
             self.job.tell_measured(1 / share)
-        self.timed.append(Timed(state, share))
+        self.timed.append(Timed(state, share, derived))
         return self.timed[-1]
 
     def _replayed(self, steps: Iterable[TraceStep]) -> State | None:

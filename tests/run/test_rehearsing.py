@@ -83,3 +83,12 @@ def test_what_was_chosen_in_the_whole_model_comes_first() -> None:
     told = looked_at(Clock({"a": 0.6}), found(state(("a", 0.5))), chosen)
     assert told.selected == (chosen,)
     assert told.states[0] is chosen
+
+
+def test_what_was_timed_against_others_only_is_timed_against_the_original() -> None:
+    chosen = state(("x", 0.0), ("c", 0.4))
+    clock = Clock({"c": 0.7})
+    clock.timed.append(Timed(chosen, 0.6, derived=True))
+    told = looked_at(clock, found(chosen), chosen)
+    assert [s.cost / START for s in told.states] == pytest.approx([0.7, 0.7])
+    assert told.selected[0].cost / START == pytest.approx(0.7)
