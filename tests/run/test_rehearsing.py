@@ -80,9 +80,9 @@ def test_without_time_the_prices_are_those_of_the_search() -> None:
 
 def test_what_was_chosen_in_the_whole_model_comes_first() -> None:
     chosen = state(("x", 0.0), ("x", 0.0), ("c", 0.2))
-    told = looked_at(Clock({"a": 0.6}), found(state(("a", 0.5))), chosen)
-    assert told.selected == (chosen,)
-    assert told.states[0] is chosen
+    told = looked_at(Clock({"a": 0.6, "c": 0.8}), found(state(("a", 0.5))), chosen)
+    assert [s.table for s in told.selected] == [chosen.table]
+    assert told.states[0] is told.selected[0]
 
 
 def test_what_was_timed_against_others_only_is_timed_against_the_original() -> None:
