@@ -19,7 +19,6 @@ class Bundle:
     following: tuple[str, ...] = ()
     shared: frozenset[str] = frozenset()
     """Rules that count only where two sites or more have the same operands: what they make is one node then."""
-
     alone: frozenset[str] = frozenset()
     """Rules that count only where nothing else reads what is within the left side: it is gone then."""
 
