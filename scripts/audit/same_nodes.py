@@ -20,7 +20,6 @@ def with_one_name(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """
     names = dict[str, str]()
     weights = {t.name: t.name for t in graph.initializer}
-    weights.update({t.name: _content(t) for t in graph.initializer if _few(t)})
     found, first = list[onnx.NodeProto](), dict[bytes, onnx.NodeProto]()
     for node in graph.node:
         constant = constant_tensor(onnx_ir.from_proto(node)) if node.op_type == "Constant" else None

@@ -99,27 +99,26 @@ class TableReader:
     def _fix(self, name: str, tensor: ir.TensorProtocol) -> None:
         type_ = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
         if name not in self.ids:
-            if self._is_written_again(name, tensor, type_):
-                return
             self.ids[name] = self.values.new(type_, name)
         fixed = self.ids[name]
         self.values.types[fixed] = type_
         self.values.fixed.add(fixed)
         self.values.constant.add(fixed)
         self.tensors[fixed] = tensor
-        if _few(type_) and fixed not in self.settled:
-            self.numbers.setdefault((type_, content(tensor).tobytes()), fixed)
 
-    def _is_written_again(self, name: str, tensor: ir.TensorProtocol, type_: TensorType) -> bool:
-        """Whether a constant before holds the same few elements, as exporters write a number once for each use of it.
+    def _read_constant(self, name: str, tensor: ir.TensorProtocol) -> None:
+        """A Constant's value; that of one before with the same few elements, as exporters write one for each use.
 
-        Its value then has this name as well; what bodies of nodes read, and what the model returns, keeps its own.
+        What bodies of nodes read, and what the model returns, keeps its own; so do weights, which users may change.
         """
-        known = self.numbers.get((type_, content(tensor).tobytes())) if _few(type_) else None
-        if known is None or name in self.pinned:
-            return False
-        self.ids[name] = known
-        return True
+        type_ = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
+        held = (type_, content(tensor).tobytes()) if _few(type_) and name not in self.pinned else None
+        if held is not None and held in self.numbers:
+            self.ids[name] = self.numbers[held]
+            return
+        self._fix(name, tensor)
+        if held is not None:
+            self.numbers[held] = self.ids[name]
 
     def read_nodes(self, order: list[int]) -> None:
         """All nodes of the graph, in a topological order of their indices."""
@@ -131,7 +130,7 @@ class TableReader:
         standard = node.domain == "" and (node.domain, node.op_type) not in self.functions
         tensor = constant_tensor(node) if standard else None
         if tensor is not None and node.outputs and name_of(node.outputs[0]):
-            self._fix(name_of(node.outputs[0]), tensor)
+            self._read_constant(name_of(node.outputs[0]), tensor)
             return
         inputs = tuple(self._id(v, node) for v in node.inputs)
         self.captured[index] = tuple(self.ids[n] for n in captured_names(node) if n in self.ids)

@@ -27,6 +27,7 @@ from taso_py.run.run import PROPOSE_SHARE, SEARCH_SHARE, Run
 from taso_py.run.selecting import Selection
 from taso_py.run.sessions import OpenModels
 from taso_py.run.subject import weight_bytes
+from taso_py.search.bundles import ONLY_TOGETHER
 from taso_py.search.canonical import Canonicalizer
 from taso_py.search.exhaustive import Exhaustive
 from taso_py.search.lowering import lowered
@@ -109,7 +110,7 @@ def _explored(job: Run, models: OpenModels, watch: Watch) -> Explored:
     cost = _cost_model(job)
     in_place = isinstance(cost, MeasuredCost) or _is_compiled(job)
     proposals = _proposals(job, rewriter, view, selection if in_place else None, tidied)
-    search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers)
+    search = Backtracking(rewriter, cost, job.roofline, _limits(job), barred=proposals.losers | ONLY_TOGETHER)
     seeds = (*([] if tidied is None else [tidied]), *proposals.states)
     found = search.run(view, job.start_cost, job.stopped, job.reporter(), seeds)
     return Explored(replace(found, kept=len(view.kept)), tidied, selection, proposals.judged)
@@ -230,7 +231,9 @@ class _QuickSearch:
             slice_s = self.share * max(0.0, job.deadline(SEARCH_SHARE) - now)
             last = now + _GRACE_SHARE * max(0.0, job.deadline(PROPOSE_SHARE) - now)
             limits = replace(limits, deadline=now + slice_s, grace=slice_s, last=max(last, now + slice_s))
-        search = Backtracking(self.rewriter, RooflineCost(job.roofline), job.roofline, limits, barred=barred)
+        search = Backtracking(
+            self.rewriter, RooflineCost(job.roofline), job.roofline, limits, barred=barred | ONLY_TOGETHER
+        )
         return search.seek(self.view, self.cost, job.stopped, lambda count, best: None, seeds).states[:_SEEDS]
 
 

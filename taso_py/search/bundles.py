@@ -366,3 +366,23 @@ BUNDLES: Mapping[str, Bundle] = {
     "scores by head": Bundle(("scores-by-head", "scores-by-head-of-keys")),
 }
 """By what they are for."""
+
+ONLY_TOGETHER = frozenset(
+    {
+        "step-of-one-sample",
+        "step-of-samples",
+        "step-before-samples",
+        "product-of-steps",
+        "shift-of-steps",
+        "factors-of-steps",
+        "stack-of-rows",
+        "stack-of-blocks",
+        "products-under-each-other",
+        "shifts-under-each-other",
+        "factors-under-each-other",
+        "convs-in-sum",
+        "convs-in-sum-enlarged",
+        "convs-in-sum-enlarged-last",
+    }
+)
+"""Rules of bundles that a search does not try by themselves: each is worth nothing, or shorter ways lead there too."""
