@@ -16,6 +16,8 @@ import pytest
 import taso_py
 from scripts.bench.networks import mobileone_s0, nasrnn
 from taso_py import api
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import ModelRef
 from taso_py.check.check import Checker
 from taso_py.check.report import CheckReport
 from taso_py.errors import ContractError, MismatchError, ModelError, RuleError, TooLateError, UsageError, WorkerError
@@ -175,6 +177,30 @@ def test_what_nothing_can_compare_is_not_blamed_for_what_is_wrong(tmp_path: Path
         taso_py.optimize(model(text), race=False, rules=[rules], apply="all", strict=True)
     result = taso_py.optimize(model(text), race=False, rules=[rules], apply="all")
     assert {r.name: r.reproduction is None for r in result.rejected} == {"halve": False, "turned": True}
+
+
+@pytest.mark.usefixtures("believing")
+def test_a_rewrite_that_onnx_runtime_dies_of_is_left_out_and_no_mismatch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Worker.open
+
+    def dying(worker: Worker, candidate: ModelRef, *, level: str | None = None, **others: Any) -> int:
+        content = ModelRef.of(candidate).model
+        if level is None and isinstance(content, bytes) and b"LeakyRelu" in content:
+            raise WorkerError("worker died (SIGSEGV) during open; it is restarted for the next request")
+        return opened(worker, candidate, level=level, **others)
+
+    monkeypatch.setattr(Worker, "open", dying)
+    rules = tmp_path / "mixed.rules"
+    rules.write_text("rule double-negation: Neg(Neg(x)) => x\nrule leaks: Relu(x) => LeakyRelu(x, alpha=0.0)\n")
+    text = "agraph (float[4] x) => (float[4] y) { a = Neg(x) b = Neg(a) y = Relu(b) }"
+    result = taso_py.optimize(model(text), race=False, rules=[rules], apply="all", strict=True)
+    (rejection,) = result.rejected
+    assert rejection.name == "leaks"
+    assert "SIGSEGV" in rejection.reason
+    assert rejection.reproduction is not None
+    assert [n.op_type for n in result.model.graph.node] == ["Relu"]
 
 
 @pytest.mark.parametrize("race", [False, True])
