@@ -7,6 +7,7 @@ import math
 import onnx
 import onnx_ir
 
+from taso_py.check.facts import RANDOM
 from taso_py.onnx_io.structure import constant_tensor
 
 _WRITTEN_AGAIN = 8
@@ -16,7 +17,7 @@ _WRITTEN_AGAIN = 8
 def with_one_name(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """The nodes, but for Identity of weights and Constants with a few elements: what reads these reads the content.
 
-    And but for those that compute what one before them does.
+    And but for those that compute what one before them does, which is not so of what draws random numbers.
     """
     names = dict[str, str]()
     weights = {t.name: t.name for t in graph.initializer}
@@ -32,7 +33,7 @@ def with_one_name(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
             one = onnx.NodeProto()
             one.CopyFrom(node)
             one.input[:] = [weights.get(i, names.get(i, i)) for i in node.input]
-            same = first.setdefault(_computed(one), one)
+            same = one if node.op_type in RANDOM else first.setdefault(_computed(one), one)
             names.update(zip(node.output, same.output, strict=True))
             found += [one] if same is one else []
     return found

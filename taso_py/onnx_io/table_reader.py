@@ -97,7 +97,7 @@ class TableReader:
                 self._fix(name, value.const_value)
 
     def _fix(self, name: str, tensor: ir.TensorProtocol) -> None:
-        type_ = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
+        type_ = _type_of(tensor)
         if name not in self.ids:
             self.ids[name] = self.values.new(type_, name)
         fixed = self.ids[name]
@@ -111,7 +111,7 @@ class TableReader:
 
         What bodies of nodes read, and what the model returns, keeps its own; so do weights, which users may change.
         """
-        type_ = TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
+        type_ = _type_of(tensor)
         held = (type_, content(tensor).tobytes()) if _few(type_) and name not in self.pinned else None
         if held is not None and held in self.numbers:
             self.ids[name] = self.numbers[held]
@@ -364,6 +364,10 @@ def _small(type_: TensorType) -> bool:
     limit = _FLOAT_BYTES if type_.dtype.startswith("float") else _INTEGER_BYTES
     size = type_.elements
     return isinstance(size, int) and size * 8 <= limit
+
+
+def _type_of(tensor: ir.TensorProtocol) -> TensorType:
+    return TensorType(dtype_name(tensor.dtype), tuple(tensor.shape.numpy()))
 
 
 def _few(type_: TensorType) -> bool:

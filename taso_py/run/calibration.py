@@ -84,8 +84,7 @@ def _shares(timed: Iterable[Timed]) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Missed:
-    """The log of measured over priced time: a sum over rules, of a slope times the log of what its moves do, and an
-    offset."""
+    """The log of measured over priced time: for each rule a slope times the log of what its moves do, and an offset."""
 
     rules: Mapping[str, int]
     """Places of the rules among slopes, and behind these among offsets."""
@@ -114,13 +113,13 @@ class _Missed:
 
     def features(self, traces: Sequence[Sequence[TraceStep]]) -> _Array:
         """A row for each trace, of what the mean is multiplied by."""
-        rows: Any = np.zeros((len(traces), 2 * len(self.rules)))
+        rows: _Array = np.zeros((len(traces), 2 * len(self.rules)))
         for row, trace in zip(rows, traces, strict=True):
             for step in trace:
                 place = self.rules[step.rule]
                 row[place] += _MISSED_SHARE * _log_ratio(step)
                 row[len(self.rules) + place] = _MISSED
-        return rows  # type: ignore[no-any-return]
+        return rows
 
     def by(self, trace: Sequence[TraceStep]) -> float:
         """Of a state that was not timed."""
