@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import math
 import os
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
@@ -72,13 +74,58 @@ def ending(code: int) -> str:
 @contextmanager
 def killed_after(process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
     """Within the block the process has so long, also where it stops in the midst of a message."""
-    timer = threading.Timer(seconds, process.kill)
-    timer.daemon = True
-    timer.start()
+    watch = _watch()
+    place = watch.begin(process, time.monotonic() + seconds)
     try:
         yield
     finally:
-        timer.cancel()
+        watch.over(place)
+
+
+class _Watch:
+    """One thread that ends the processes whose time is over.
+
+    A thread for each question would cost a change of threads at its start and another at its end. This one is not
+    told of what ends after the time at which it looks again anyway, nor of what is over.
+    """
+
+    def __init__(self) -> None:
+        self._places = itertools.count()
+        self._ends: dict[int, tuple[float, subprocess.Popen[bytes]]] = {}
+        self._looks_again = math.inf
+        self._earlier = threading.Condition()
+        threading.Thread(target=self._look, name="superopt-watch", daemon=True).start()
+
+    def begin(self, process: subprocess.Popen[bytes], end: float) -> int:
+        """End the process at this time.monotonic() value, unless it is `over` by then."""
+        with self._earlier:
+            place = next(self._places)
+            self._ends[place] = end, process
+            if end < self._looks_again:
+                self._earlier.notify()
+        return place
+
+    def over(self, place: int) -> None:
+        with self._earlier:
+            self._ends.pop(place, None)
+
+    def _look(self) -> None:
+        with self._earlier:
+            while True:
+                now = time.monotonic()
+                for place in [place for place, (end, _) in self._ends.items() if end <= now]:
+                    self._ends.pop(place)[1].kill()
+                self._looks_again = min((end for end, _ in self._ends.values()), default=math.inf)
+                self._earlier.wait(min(self._looks_again - now, LONGEST_S))
+
+
+@cache
+def _watch() -> _Watch:
+    return _Watch()
+
+
+if hasattr(os, "register_at_fork"):  # a fork has no thread of its parent's
+    os.register_at_fork(after_in_child=_watch.cache_clear)
 
 
 def answer(module: str, *words: str, given: bytes, seconds: float) -> bytes:

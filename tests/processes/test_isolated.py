@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -14,7 +16,8 @@ from taso_py.onnx_io import inference
 from taso_py.onnx_io.child import CHILD
 from taso_py.onnx_io.load import load
 from taso_py.processes.crew import Answer, Crew, Task, Work
-from taso_py.processes.isolated import NoAnswerError, answer
+from taso_py.processes.isolated import NoAnswerError, answer, killed_after
+from tests.conftest import ROOT
 from tests.processes.obedient import OBEDIENT
 
 MODEL = onnx.parser.parse_model(
@@ -69,6 +72,40 @@ def test_what_stops_in_the_midst_of_a_question_is_ended() -> None:
         answer(OBEDIENT, given=bytes(2**24), seconds=3.0)
     rescue.cancel()
     assert asked() != b"process " + str(process).encode()
+
+
+def slept_until_killed(seconds: float) -> int:
+    with subprocess.Popen(["sleep", "60"]) as process, killed_after(process, seconds):
+        return process.wait()
+
+
+def test_each_process_has_its_own_time() -> None:
+    with subprocess.Popen(["sleep", "60"]) as patient:
+        with killed_after(patient, 60):
+            assert slept_until_killed(0.1) == -signal.SIGKILL
+            assert slept_until_killed(0.1) == -signal.SIGKILL
+        with killed_after(patient, 0.1):
+            pass
+        assert slept_until_killed(0.3) == -signal.SIGKILL
+        assert patient.poll() is None, "it is over in time, so it is left alone"
+        patient.kill()
+
+
+FORKED = """
+import os, sys
+from tests.processes.test_isolated import slept_until_killed
+
+slept_until_killed(0.1)
+child = os.fork()
+if child == 0:
+    os._exit(-slept_until_killed(0.1))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_watches_its_own_processes() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == signal.SIGKILL
 
 
 def test_what_a_library_prints_is_no_answer() -> None:
