@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from taso_py.errors import RuntimeMissingError
 from taso_py.stop import Ended, end_at_signals
 
 
@@ -16,6 +17,12 @@ def run() -> None:
         code = main()
     except Ended as request:
         code = 128 + request.number
+    except ImportError as error:  # the command line could not even be loaded
+        missing = RuntimeMissingError.of_import(error)
+        if missing is None:
+            raise
+        print(f"superopt: error: {missing}", file=sys.stderr)
+        code = missing.exit_code
     sys.exit(code)
 
 

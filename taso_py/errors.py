@@ -5,6 +5,7 @@ A message is one line and names the thing, the value, and what to do.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -122,10 +123,21 @@ class FileTakenError(OutputError):
 
 
 class RuntimeMissingError(SuperoptError):
-    """ONNX Runtime, or the execution provider asked for, is not installed."""
+    """ONNX Runtime, the execution provider asked for, or a package that superopt needs is not installed."""
 
     exit_code = 5
     code = "runtime missing"
+
+    @classmethod
+    def of_import(cls, error: ImportError) -> RuntimeMissingError | None:
+        """What an import failed for, if it is another's package that is absent, or does not fit its neighbours."""
+        package = (error.name or "").partition(".")[0]
+        if not package or package == "taso_py" or package in sys.stdlib_module_names:
+            return None
+        return cls(
+            f"the package {package} cannot be imported here ({error}): run `{sys.executable} -m pip install "
+            "'superopt[cpu]'` (or 'superopt[gpu]', 'superopt[openvino]'), which brings what is needed"
+        )
 
 
 class GateError(SuperoptError):

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from taso_py.cli import speech
-from taso_py.errors import OutputError, SuperoptError, UsageError
+from taso_py.errors import OutputError, RuntimeMissingError, SuperoptError, UsageError
 from taso_py.options.spelling import spelling_as_command_line
 from taso_py.stop import Ended
 from taso_py.streams import blocking, discard, say, steady, strict_json
@@ -43,7 +43,7 @@ Exit codes:
   2    usage, or a provider that does not compute in float32 (optimize)
   3    MODEL missing, unreadable or not runnable
   4    output cannot be written
-  5    ONNX Runtime or execution provider missing
+  5    ONNX Runtime, an execution provider or a package missing
   6    a condition of --gate or --min-speedup missed (the model is still written, as with 7 and 8)
   7    the measurement is too noisy to say whether the speed-up is reached
   8    the speed-up was not measured to the end: too little time, interrupted, or the race ended early;
@@ -110,6 +110,9 @@ def _run(command: click.Group, arguments: list[str], answer: Answer) -> Ending:
     except BrokenPipeError:
         _discard_stdout()
         return Ending(CLOSED_PIPE)
+    except ImportError as error:
+        missing = RuntimeMissingError.of_import(error)
+        return _crash(error) if missing is None else _fail(missing)
     except Exception as error:  # noqa: BLE001 - the promise of one line holds for our own bugs too
         return _crash(error)
 

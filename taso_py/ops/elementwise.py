@@ -217,9 +217,29 @@ class Identity(Pointwise):
         return operands[0]
 
 
+def _is_simple(exponent: float | Size) -> bool:
+    """Whether it is a multiple of 1/4, no larger than 8: a symbol is none."""
+    small = not isinstance(exponent, Expression) and 0 < abs(exponent) <= 8
+    return small and 4 * exponent % 1 == 0
+
+
+def power(x: Scalar, exponent: float) -> Scalar:
+    """x ** exponent: a product of x, √x and √√x, or its reciprocal, where the exponent is simple."""
+    if not _is_simple(exponent):
+        return apply("pow", x, attributes=(exponent,))
+    whole, quarters = divmod(int(4 * abs(exponent)), 4)
+    factors = [x] * whole
+    if quarters >= 2:
+        factors.append(apply("sqrt", x))
+    if quarters % 2:
+        factors.append(apply("sqrt", apply("sqrt", x)))
+    product = reduce(mul, factors)
+    return product if exponent > 0 else apply("reciprocal", product)
+
+
 @dataclass(frozen=True)
 class Pow(Pointwise):
-    """out = x ** exponent, one constant; the exponents -1, 1/2, 1, 2 and 3 mean simpler operations."""
+    """out = x ** exponent, one constant; small multiples of 1/4 mean products of x and of its roots."""
 
     onnx: ClassVar[str] = "Pow"
     since: ClassVar[int] = 7
@@ -227,19 +247,7 @@ class Pow(Pointwise):
 
     def scalar(self, *arguments: Scalar) -> Scalar:
         (x,) = arguments
-        match self.exponent:
-            case -1.0:
-                return apply("reciprocal", x)
-            case 0.5:
-                return apply("sqrt", x)
-            case 1.0:
-                return x
-            case 2.0:
-                return mul(x, x)
-            case 3.0:
-                return mul(mul(x, x), x)
-            case _:
-                return apply("pow", x, attributes=(self.exponent,))
+        return power(x, self.exponent)
 
     @classmethod
     def read(cls, call: OnnxCall) -> Reading | None:

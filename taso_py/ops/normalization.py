@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from taso_py.errors import RankError, TypingError
-from taso_py.graph.sizes import Size, product
+from taso_py.graph.ordering import at_least
+from taso_py.graph.sizes import Size, floor_divide, product
 from taso_py.graph.types import FLOATS, TensorType
-from taso_py.ops.elementwise import round_attributes
+from taso_py.ops.elementwise import power, round_attributes
 from taso_py.ops.meaning import (
     Index,
     Integer,
@@ -315,3 +316,51 @@ def _over_channel(x: Operand, c: Size, body: Callable[[Scalar], Scalar]) -> Scal
     extents = (x.dims[0], *x.dims[2:])
     values = over(total, extents, lambda k: body(x[(k[0], c, *k[1:])]))
     return div(values, Integer(product(extents)))
+
+
+@dataclass(frozen=True)
+class LRN(Operator):
+    """out[n, c, *s] = x[n, c, *s] / (bias + alpha/size · Σ_r x[n, c + r - (size-1)//2, *s]²) ** beta, 0 <= r < size.
+
+    Outside of x the summand is 0.  ONNX Runtime has it for two spatial axes only.
+    """
+
+    onnx: ClassVar[str] = "LRN"
+    dtypes: ClassVar[frozenset[str] | None] = frozenset({"float32"})
+    size: Size = 1
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 1.0
+
+    def __post_init__(self) -> None:
+        round_attributes(self, "alpha", "beta", "bias")
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        (x,) = operands
+        if x.rank != 4:
+            raise RankError(f"{self.onnx} of {x}")
+        if at_least(self.size, 1) is False:
+            raise TypingError(f"{self.onnx} over {self.size} channels")
+        return x
+
+    def nonnegative(self, *operands: TensorType) -> Sequence[Size]:
+        return [self.size - 1]
+
+    def element(self, operands: Sequence[Operand], index: Index) -> Scalar:
+        (x,) = operands
+        n, c, *s = index
+        first = c - floor_divide(self.size - 1, 2)
+        squares = total(self.size, lambda r: mul(x[n, first + r, *s], x[n, first + r, *s]))
+        base = add(Number(self.bias), mul(div(Number(self.alpha), Integer(self.size)), squares))
+        return div(x[index], power(base, self.beta))
+
+    @classmethod
+    def read(cls, call: OnnxCall) -> Reading | None:
+        reading = super().read(call)
+        # What ONNX Runtime has a kernel for.
+        size, alpha, beta = (call.attributes.get(name, default) for name, default in _RESPONSE.items())
+        runs = isinstance(size, int) and size % 2 == 1 and alpha > 0 and beta > 0
+        return reading if runs else None
+
+
+_RESPONSE = {"size": 0, "alpha": 1e-4, "beta": 0.75}

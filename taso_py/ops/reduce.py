@@ -13,7 +13,7 @@ from taso_py.errors import RankError
 from taso_py.graph.sizes import product
 from taso_py.graph.types import FLOATS, TensorType
 from taso_py.ops.elementwise import Identity
-from taso_py.ops.meaning import Index, Integer, Operand, Scalar, div, maximum, mul, over, total
+from taso_py.ops.meaning import Index, Integer, Operand, Scalar, apply, div, maximum, mul, over, total
 from taso_py.ops.operator import (
     AttributeValue,
     Constant,
@@ -127,6 +127,38 @@ class ReduceMean(Reduction):
     def reduce(self, x: Operand, axes: tuple[int, ...], read: Callable[[Index], Scalar]) -> Scalar:
         extents = [x.dims[a] for a in axes]
         return div(over(total, extents, read), Integer(product(extents)))
+
+
+@dataclass(frozen=True)
+class ReduceSumSquare(Reduction):
+    """out = Σ_k x[k]²."""
+
+    onnx: ClassVar[str] = "ReduceSumSquare"
+    dtypes: ClassVar[frozenset[str] | None] = FLOATS
+
+    def reduce(self, x: Operand, axes: tuple[int, ...], read: Callable[[Index], Scalar]) -> Scalar:
+        return over(total, [x.dims[a] for a in axes], lambda k: mul(read(k), read(k)))
+
+
+@dataclass(frozen=True)
+class ReduceL2(ReduceSumSquare):
+    """out = √(Σ_k x[k]²)."""
+
+    onnx: ClassVar[str] = "ReduceL2"
+
+    def reduce(self, x: Operand, axes: tuple[int, ...], read: Callable[[Index], Scalar]) -> Scalar:
+        return apply("sqrt", super().reduce(x, axes, read))
+
+
+@dataclass(frozen=True)
+class ReduceL1(Reduction):
+    """out = Σ_k |x[k]|."""
+
+    onnx: ClassVar[str] = "ReduceL1"
+    dtypes: ClassVar[frozenset[str] | None] = FLOATS
+
+    def reduce(self, x: Operand, axes: tuple[int, ...], read: Callable[[Index], Scalar]) -> Scalar:
+        return over(total, [x.dims[a] for a in axes], lambda k: apply("abs", read(k)))
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from taso_py.cli import main
-from tests.conftest import tiny_network
+from taso_py.errors import RuntimeMissingError
+from tests.conftest import cli_environment, tiny_network
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +75,29 @@ def test_a_settings_file_is_read_as_editors_write_it(place: Path, capfd: pytest.
         file.truncate(2**42)
     assert main(["config"]) == 2
     assert "over 1048576 bytes long" in capfd.readouterr().err
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+sys.argv = ["superopt", "inspect", "m.onnx", "--json"]
+from taso_py.__main__ import run
+run()
+"""
+
+
+@pytest.mark.parametrize("package", ["click", "numpy", "onnx", "onnx_ir", "lark"])
+def test_a_package_that_is_missing_is_one_line(place: Path, package: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, package], cwd=place, env=cli_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 5
+    assert done.stderr.startswith(f"superopt: error: the package {package} cannot be imported here (")
+    assert done.stderr.count("\n") == 1
+    if package != "click":  # which is what reads the options
+        assert json.loads(done.stdout)["code"] == "runtime missing"
+
+
+def test_a_module_of_our_own_that_cannot_be_imported_is_an_internal_error() -> None:
+    for name in ("taso_py.absent", "json.absent", None):
+        assert RuntimeMissingError.of_import(ModuleNotFoundError("No module", name=name)) is None

@@ -60,6 +60,7 @@ from taso_py.ops.elementwise import (
 )
 from taso_py.ops.linear import Gemm, MatMul
 from taso_py.ops.normalization import (
+    LRN,
     BatchNormalization,
     BatchNormalizationTraining,
     LayerNormalization,
@@ -68,7 +69,7 @@ from taso_py.ops.normalization import (
     Softmax,
 )
 from taso_py.ops.operator import Operator
-from taso_py.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from taso_py.ops.reduce import ReduceL1, ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum, ReduceSumSquare
 
 FIRST_OPSET, LAST_OPSET = 7, 26
 
@@ -158,7 +159,7 @@ ARITHMETIC = [
     *_unary(Erf(), shapes=(B, (1, 2, 1, 3, 2))),
     *_unary(Identity()),
     Case(Identity(), (A,), ("int64",)),
-    *(Case(Pow(e), (B,), positive=(0,)) for e in (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)),
+    *(Case(Pow(e), (B,), positive=(0,)) for e in (-2.0, -1.0, -0.5, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)),
     *(Case(Pow(e), (B,)) for e in (2.0, 3.0, 4.0)),
     *_binary(Power(), positive=(0,)),
     Case(Power(), (A, ROW), ("float32", "int64"), first=12),
@@ -279,7 +280,7 @@ PRODUCTS = [
 
 REDUCTIONS = [
     case
-    for kind in (ReduceSum, ReduceMean, ReduceMax, ReduceMin)
+    for kind in (ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceL1, ReduceL2, ReduceSumSquare)
     for case in (
         Case(kind(), (B,)),
         Case(kind(axes=(1,)), (B,)),
@@ -314,6 +315,9 @@ NORMALIZATIONS = [
             Case(kind(axis=0), ((5,),)),
         )
     ),
+    Case(LRN(size=3), ((2, 6, 3, 4),), ("float32",)),
+    Case(LRN(size=5, alpha=2.0, beta=0.5, bias=0.1), ((2, 6, 3, 4),), ("float32",)),
+    Case(LRN(size=7, alpha=0.5, beta=1.3, bias=2.0), ((2, 6, 3, 4),), ("float32",)),
     Case(LayerNormalization(), (B, ROW, ROW)),
     Case(LayerNormalization(), (B, ROW)),
     Case(LayerNormalization(axis=1, epsilon=0.1), (B, A, A)),

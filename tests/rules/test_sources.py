@@ -22,7 +22,7 @@ prove: __init__.py prover.py sites.py verdict.py verify.py
 prove/expansion: __init__.py atoms.py canonical.py compare.py elements.py instance.py instances.py judge.py making.py
     maxima.py menus.py picks.py points.py polynomials.py rule_text.py
 prove/kernel: __init__.py arithmetic.py attempt.py congruence.py definedness.py demands.py encoding.py equality.py
-    evident.py facts.py maxima.py normal.py obligations.py places.py reals.py simplify.py squares.py values.py
+    evident.py facts.py forms.py maxima.py normal.py obligations.py places.py reals.py simplify.py squares.py values.py
 prove/trials: __init__.py admission.py adversary.py classes.py dtypes.py evaluation.py extremes.py inclusion.py
     intervals.py magnitude.py marks.py refute.py runs.py vacuity.py witness.py
 prove/typings: __init__.py attributes.py choices.py conditions.py declared.py positions.py reach.py schema.py shapes.py

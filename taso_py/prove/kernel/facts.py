@@ -6,25 +6,32 @@ that a proof names what it rests on.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from taso_py.graph.sizes import Expression, Role, Size, Symbol, symbols
-from taso_py.prove.kernel.arithmetic import Context, Guard, ordered
+from taso_py.graph.sizes import Size
+from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.kernel.attempt import Unprovable
-from taso_py.prove.kernel.maxima import Maxima, constant_of, divided, factor_names, families_of, instance, natural
+from taso_py.prove.kernel.forms import (
+    count_of,
+    ends_of,
+    extracted,
+    has_no_root,
+    is_negative,
+    only_of,
+    real,
+    root_of,
+    whole_power,
+)
+from taso_py.prove.kernel.maxima import Maxima, families_of, instance, natural
 from taso_py.prove.kernel.normal import (
-    MOST_POWER,
     ONE,
     ZERO,
     Alternative,
     Factor,
-    Head,
     Sum,
     Term,
-    integer,
     multiplied,
     number,
     powers,
@@ -49,8 +56,11 @@ FACTS: Mapping[str, str] = {
     "scale of a maximum": "max(c·a, c·b) = c·max(a, b) for c >= 0",
     "rising function": "max(f a, f b) = f(max(a, b)) for f = sigmoid, tanh, exp, softplus",
     "bounded below": "exp, sigmoid, softplus, √x, |x|, even powers and sizes are not negative, nor sums, products",
-    "positive sum": "exp x > 0, and so is a sum, root or maximum of what is not negative with something positive in it",
+    "positive sum": "exp x > 0, and so is a sum, root, power or maximum of what is not negative and somewhere positive",
+    "quadratic without roots": "a·v² + b·v + c is not 0 where b² < 4·a·c",
     "leaky relu is two maxima": "leakyrelu(x, s) = max(x, 0) - s·max(-x, 0)",
+    "elu is an exponential below 0": "elu(x, s) = max(x, 0) + s·(exp(x - max(x, 0)) - 1)",
+    "tangent of a softplus": "tanh(softplus x) = (2·s - s²) / (2 - 2·s + s²) for s = sigmoid x",
     "choice": "where(c, a, b) = c·a + (1 - c)·b with c² = c",
     "disjunction": "a or b = a + b - a·b for truth values 0 and 1",
     "total order": "a >= b is not a < b, for numbers",
@@ -91,6 +101,8 @@ class Functions(Maxima):
             return build[function]()
         if function == "leakyrelu" or function == "prelu":
             return self._leaky(arguments, attributes, context)
+        if function == "elu":
+            return self._elu(arguments[0], real(attributes[0]), context)
         found: list[Term] = []
         for guards, sums, inner in cases(arguments, context):
             value = self._function(function, sums, attributes, inner)
@@ -115,17 +127,19 @@ class Functions(Maxima):
                 return self._logarithm(sums[0], context)
             case "abs":
                 return self._modulus(sums[0], context)
-            case "sigmoid" if _negative(sums[0]):
+            case "sigmoid" if is_negative(sums[0]):
                 self.used.add("sigmoid of a negative")
                 return (*ONE, *scaled(self.plain(function, (scaled(sums[0], -1),), attributes, context), -1))
-            case _ if function in _ODD and _negative(sums[0]):
+            case "tanh" if (softened := only_of(sums[0], "softplus")) is not None:
+                return self._tangent_of_softplus(softened, context)
+            case _ if function in _ODD and is_negative(sums[0]):
                 self.used.add("odd function")
                 return scaled(self.plain(function, (scaled(sums[0], -1),), attributes, context), -1)
             case _ if function in _ODD and not sums[0]:
                 return ZERO
-            case "sqrt" if (root := _root(sums[0])) is not None:
+            case "sqrt" if (root := root_of(sums[0])) is not None:
                 return number(root)
-            case "cos" if _negative(sums[0]):
+            case "cos" if is_negative(sums[0]):
                 self.used.add("even function")
                 return self.plain(function, (scaled(sums[0], -1),), attributes, context)
             case _:
@@ -182,14 +196,14 @@ class Functions(Maxima):
             if undone is not None:
                 product = multiplied(product, undone)
                 continue
-            power = _whole_power(term.coefficient) or 1
+            power = whole_power(term.coefficient) or 1
             unit: Sum = (replace(term, coefficient=term.coefficient / power),)
             product = multiplied(product, self._powered("exp", unit, power, context))
         return product
 
     def _undone(self, term: Term, context: Context) -> Sum | None:
         """exp(n·ln a) = aⁿ for a positive a."""
-        power = _whole_power(term.coefficient)
+        power = whole_power(term.coefficient)
         if len(term.factors) != 1 or term.bound or term.guards or not power:
             return None
         (f,) = term.factors
@@ -226,8 +240,8 @@ class Functions(Maxima):
             return False
         absent: list[Guard] = []
         for t in value:
-            if all(f.head.computes("exp") or self._positive_size(f, context) for f in t.factors):
-                for place in _ends(t):
+            if all(self._above(f, context) or self._positive_size(f, context) for f in t.factors):
+                for place in ends_of(t):
                     lacking = [g for g in place if not context.implies(g)]
                     if not lacking:
                         return True
@@ -248,7 +262,7 @@ class Functions(Maxima):
     def _modulus(self, value: Sum, context: Context) -> Sum:
         if not value:
             return ZERO
-        if _negative(value):
+        if is_negative(value):
             self.used.add("even function")
             value = scaled(value, -1)
         common, rest = extracted(value)
@@ -275,6 +289,8 @@ class Functions(Maxima):
             if f.head.kind == "tensor":
                 told = (("positive", self.positive), ("nonzero", self.nonzero_tensors))
                 return next((f"{word}({f.head.name})" for word, names in told if f.head.name in names), "")
+            if f.head.function == "sum" and has_no_root(instance(f)[0]):
+                return self._by("quadratic without roots")
             return self._by("positive sum") if self._above(f, context) else ""
         if which not in ("sqrt", "log", "pow"):
             return ""
@@ -290,8 +306,10 @@ class Functions(Maxima):
             return any(self._positive(body, context) for body in plain)
         if f.head.function in ("sum", "sqrt"):
             (argument,) = instance(f)
-            count = _count(argument)
+            count = count_of(argument)
             return self._positive(argument, context) if count is None else context.implies(Guard(count - 1, ">="))
+        if f.head.function == "pow":
+            return self._positive(instance(f)[0], context)
         return f.head.computes("exp")
 
     def _by(self, fact: str) -> str:
@@ -310,6 +328,18 @@ class Functions(Maxima):
         negative = scaled(self._relu(scaled(value, -1), context), -1)
         return (*self._relu(value, context), *multiplied(slope, negative))
 
+    def _elu(self, value: Sum, slope: Sum, context: Context) -> Sum:
+        self.used.add("elu is an exponential below 0")
+        positive = self._relu(value, context)
+        below = self.apply("exp", ((*value, *scaled(positive, -1)),), (), context)
+        return (*positive, *multiplied(slope, (*below, *scaled(ONE, -1))))
+
+    def _tangent_of_softplus(self, value: Sum, context: Context) -> Sum:
+        self.used.add("tangent of a softplus")
+        s = self.apply("sigmoid", (value,), (), context)
+        upper = (*scaled(s, 2), *scaled(multiplied(s, s), -1))
+        return multiplied(upper, self.reciprocal((*scaled(ONE, 2), *scaled(upper, -1)), context))
+
     def _least(self, arguments: Sequence[Sum], context: Context) -> Sum:
         self.used.add("minimum is a maximum")
         return scaled(self.maximum([Alternative(scaled(a, -1)) for a in arguments], context), -1)
@@ -318,80 +348,3 @@ class Functions(Maxima):
         self.used.add("choice")
         opposite = (*ONE, *scaled(condition, -1))
         return (*multiplied(condition, then), *multiplied(opposite, otherwise))
-
-
-def _ends(t: Term) -> Iterator[list[Guard]]:
-    """When a term has its first, and when its last element."""
-    for last in (False, True):
-        end: dict[Symbol, Size] = {b: e - 1 if last else 0 for b, e in t.bound}
-        yield [*(Guard(e - 1, ">=") for _, e in t.bound), *(g.map(end) for g in ordered(t.guards))]
-
-
-def _count(value: Sum) -> Size | None:
-    """A sum of products of integers as one."""
-    total: Size = 0
-    for t in value:
-        if t.coefficient.denominator != 1 or t.bound or t.guards:
-            return None
-        product: Size = int(t.coefficient)
-        for f in t.factors:
-            if f.head.kind != "size" or f.power < 0 or any(s.role is Role.REAL for s in symbols(f.head.size)):
-                return None
-            for _ in range(f.power):
-                product = product * f.head.size
-        total = total + product
-    return total
-
-
-def _root(value: Sum) -> Fraction | None:
-    """The root of a constant that is a square of a fraction."""
-    square = constant_of(value)
-    if square is None or square < 0:
-        return None
-    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
-    return root if root * root == square else None
-
-
-def real(value: float | Size) -> Sum:
-    """A real attribute: a number, or a polynomial in real parameters."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Unprovable("an infinite constant is computed with")
-    return integer(value, ()) if isinstance(value, Expression) else number(Fraction(value))
-
-
-def _whole_power(exponent: Fraction) -> int:
-    """The exponent where it is an integer that a product may be raised to; else 0.
-
-    A law may hold any literal: exp(-1e30) as a power of exp(1) would be a product of 1e30 factors.
-    """
-    return int(exponent) if exponent.denominator == 1 and abs(exponent) <= MOST_POWER else 0
-
-
-def _negative(value: Sum) -> bool:
-    """Whether the canonical representative of ±value is -value."""
-    return bool(value) and min(value, key=_unsigned).coefficient < 0
-
-
-def _unsigned(t: Term) -> str:
-    return str(replace(t, coefficient=abs(t.coefficient)))
-
-
-def extracted(terms: Sum) -> tuple[Term, Sum]:
-    """(common, rest) with terms = common · rest; common has the factors that depend on no bound variable."""
-    first = min(terms, key=_unsigned)
-    if len(terms) == 1 and not first.bound and not first.guards:
-        return first, ONE
-    shared: dict[tuple[Head, tuple[Size, ...]], int] = {}
-    for k, t in enumerate(terms):
-        own = {b for b, _ in t.bound}
-        powers_of = {(f.head, f.index): f.power for f in t.factors if not factor_names(f) & own}
-        shared = {key: _least_power(p, powers_of.get(key, 0)) for key, p in shared.items()} if k else powers_of
-    kept = tuple(Factor(h, i, p) for (h, i), p in shared.items() if p)
-    common = Term(first.coefficient, powers(kept))
-    return common, tuple(divided(t, kept, first.coefficient) for t in terms)
-
-
-def _least_power(a: int, b: int) -> int:
-    if a > 0 and b > 0:
-        return min(a, b)
-    return max(a, b) if a < 0 and b < 0 else 0

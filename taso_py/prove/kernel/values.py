@@ -14,7 +14,8 @@ from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand
 from taso_py.prove.kernel.arithmetic import Context, Guard, TooManyTerms, between, guard, replaced
 from taso_py.prove.kernel.attempt import Unprovable
 from taso_py.prove.kernel.demands import NOWHERE, Among, Chosen, Demand
-from taso_py.prove.kernel.facts import Functions, real
+from taso_py.prove.kernel.facts import Functions
+from taso_py.prove.kernel.forms import real
 from taso_py.prove.kernel.maxima import LOWEST, unbounded
 from taso_py.prove.kernel.normal import (
     ZERO,

@@ -288,6 +288,7 @@ class Shapes:
             "indices": lambda: self._indices(shapes[0], known),
             "group": lambda: self.size(name, 1),
             "blocksize": lambda: self.size(name, 1),
+            "size": lambda: self.size(name, 1 if operator.onnx == "LRN" else 0),
             "output_padding": lambda: self.sizes(name, spatial),
             "pads": lambda: self._pads(operator, name, rank),
             "axis": lambda: self.choices.pick(range(rank + (operator.onnx == "Flatten"))),

@@ -1,0 +1,80 @@
+"""Operators with slow kernels give way to others; where a law would not hold, they stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from taso_py.onnx_io.load import load
+from tests.helpers.graphs import model, rewriter, running, view_of
+
+IMAGE = "float[2,4,6,8] x"
+CHANNELS = "Constant<value = float[4,1,1] {0.1, 0.2, 0.3, 0.4}>()"
+CUBIC = 'coordinate_transformation_mode = "{}", mode = "cubic"'
+CONV = "agraph (float[1,24,8,10] x, float[{o},24,3,3] w) => (float[1,{o},{h},{v}] y) {{ y = Conv<{more}>(x, w) }}"
+
+
+def graph(given: str, of: str, body: str) -> str:
+    return f"agraph ({given}) => (float[{of}] y) {{ {body} }}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "gone"),
+    [
+        ("softmax-of-channels", graph(IMAGE, "2,4,6,8", "y = Softmax<axis = 1>(x)"), ""),
+        ("softmax-of-rows", graph(IMAGE, "2,4,6,8", "y = Softmax<axis = 2>(x)"), ""),
+        ("softmax-of-columns", graph("float[2,4,6] x", "2,4,6", "y = Softmax<axis = -2>(x)"), ""),
+        ("log-softmax-of-channels", graph(IMAGE, "2,4,6,8", "y = LogSoftmax<axis = -3>(x)"), ""),
+        ("mean-of-channels-by-product", graph(IMAGE, "2,1,6,8", "y = ReduceMean<axes = [1]>(x)"), "ReduceMean"),
+        ("mean-of-rows-by-product", graph(IMAGE, "2,4,1,8", "y = ReduceMean<axes = [2]>(x)"), "ReduceMean"),
+        ("length-of-channels-by-product", graph(IMAGE, "2,1,6,8", "y = ReduceL2<axes = [1]>(x)"), "ReduceL2"),
+        ("prelu-of-channels", graph(IMAGE, "2,4,6,8", f"a = {CHANNELS} y = PRelu(x, a)"), "PRelu"),
+        ("mish-by-sigmoid", graph(IMAGE, "2,4,6,8", "s = Softplus(x) t = Tanh(s) y = Mul(x, t)"), "Softplus"),
+        ("elu-by-parts", graph(IMAGE, "2,4,6,8", "y = Elu<alpha = 0.5>(x)"), "Elu"),
+        ("power-three-quarters", graph(IMAGE, "2,4,6,8", "e = Constant<value_float = 0.75>() y = Pow(x, e)"), "Pow"),
+        ("local-response-by-convolution", graph(IMAGE, "2,4,6,8", "y = LRN<size = 3, beta = 0.3>(x)"), "LRN"),
+        ("few-channels-as-transposed", CONV.format(o=1, h=8, v=10, more="pads = [1,1,1,1]"), "Conv"),
+        ("few-channels-as-transposed", CONV.format(o=8, h=6, v=8, more=""), "Conv"),
+        ("few-channels-in-phases", CONV.format(o=3, h=8, v=10, more="pads = [1,1,1,1]"), ""),
+    ],
+)
+def test_it_is_written_with_others(rule: str, text: str, gone: str) -> None:
+    found = rewritten(rule, text)
+    assert found is not None
+    assert not gone or gone not in found
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("softmax-of-rows", graph(IMAGE, "2,4,6,8", "y = Softmax<axis = 3>(x)")),
+        ("softmax-of-channels", graph(IMAGE, "2,4,6,8", "y = Softmax<axis = 2>(x)")),
+        ("prelu-of-channels", graph(IMAGE, "2,4,6,8", "a = Constant<value_floats = [0.5]>() y = PRelu(x, a)")),
+        ("local-response-by-convolution", graph(IMAGE, "2,4,6,8", "y = LRN<size = 3, bias = 0.0>(x)")),
+        ("local-response-by-convolution", graph(IMAGE, "2,4,6,8", "y = LRN<size = 4>(x)")),  # which nothing runs
+        ("few-channels-as-transposed", CONV.format(o=2, h=3, v=4, more="strides = [2,2]")),
+        ("few-channels-as-transposed", CONV.format(o=2, h=14, v=16, more="pads = [4,4,4,4]")),
+        ("few-channels-as-transposed", CONV.format(o=9, h=6, v=8, more="")),
+        ("few-channels-in-phases", CONV.format(o=1, h=7, v=9, more="pads = [1,1,0,0]")),
+    ],
+)
+def test_it_stays(rule: str, text: str) -> None:
+    assert rewritten(rule, text) is None
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "pytorch_half_pixel", "asymmetric"])
+def test_cubic_interpolation_is_two_products(coordinates: str) -> None:
+    body = f"s = Constant<value_floats = [1.0, 1.0, 2.0, 1.5]>() y = Resize<{CUBIC.format(coordinates)}>(x, , s)"
+    names = {"half_pixel": "", "align_corners": "of-corners-", "pytorch_half_pixel": "of-pytorch-"}
+    found = rewritten(
+        f"cubic-resize-{names.get(coordinates, 'from-zero-')}by-products", graph(IMAGE, "2,4,12,12", body)
+    )
+    assert found == {"MatMul": 2}
+
+
+def rewritten(rule: str, text: str) -> dict[str, int] | None:
+    """How often each operator runs after the rule has been applied wherever it matches; None where it does not."""
+    rules, canonical = rewriter(None, rule)
+    view = view_of(load(model(text)), canonical)
+    matches = [match for found in rules.all_matches(view).values() for match in found]
+    moved = rules.apply(view, matches, 4) if matches else None
+    return None if moved is None else dict(running(moved.view.table))
