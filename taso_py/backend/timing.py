@@ -25,7 +25,8 @@ from taso_py.backend.statistics import (
 )
 from taso_py.errors import TooLateError
 
-MIN_CONFIRM_ROUNDS = 12
+MIN_CONFIRM_ROUNDS, _FEW_ROUNDS = 12, 6
+"""Rounds of a confirmation that suffice, and that suffice where each of them shows the gain: by chance one in 64."""
 GROUPS = 3
 """How often a confirmation makes its sessions anew."""
 _OPENING_SHARE = 0.3
@@ -58,10 +59,15 @@ class Confirmation:
         """Whether the winner is measurably slower in some workload (its whole interval lies below 1)."""
         return any(interval.high < 1 for interval in self.workloads)
 
+    def suffices(self, min_gain: float = 0.01) -> bool:
+        """Whether there are enough rounds to say that it improves."""
+        every = all(before >= (1 + min_gain) * after for before, after in self.rounds_ms)
+        return self.rounds >= (_FEW_ROUNDS if self.rounds_ms and every else MIN_CONFIRM_ROUNDS)
+
     def improves(self, min_gain: float = 0.01) -> bool:
         """Enough rounds, lower bound above 1, median at least 1 + min_gain, slower in no workload."""
         fast = self.low > 1 and self.speedup >= 1 + min_gain
-        return fast and self.rounds >= MIN_CONFIRM_ROUNDS and not self.slower
+        return fast and self.suffices(min_gain) and not self.slower
 
 
 @dataclass(frozen=True, slots=True)

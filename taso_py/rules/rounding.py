@@ -13,17 +13,19 @@ from functools import cache, lru_cache
 import numpy as np
 
 from taso_py.arrays import Array
+from taso_py.errors import TypingError
 from taso_py.graph.table import Node
 from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import algebra
 from taso_py.ops.constants import Fill, rounded, rounded_alike
 from taso_py.ops.numeric import evaluate, working_dtype
 from taso_py.ops.reading import concrete
+from taso_py.ops.resize import Resize
 from taso_py.rules.rule import Rule
 from taso_py.rules.term import Application, Term, Variable
 
-_MOST, _MOST_SUMMED = 1 << 24, 1 << 12
-"""How many elements are looked at, and where some are summed."""
+_MOST, _MOST_SUMMED, _MOST_NEAR = 1 << 24, 1 << 12, 1 << 18
+"""How many elements are looked at, where some are summed, and where those are neighbours."""
 _BITS = 53
 """Of a number in float64."""
 _LEAST = float(np.finfo(np.float64).smallest_normal)
@@ -33,8 +35,10 @@ _CHOOSING = (
     "And", "Or",
 )  # fmt: skip
 """Operators that round nothing."""
-_SUMMING = ("ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "MatMul", "Conv")
+_SUMMING = ("ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "MatMul", "Conv", "Resize")
 """Sums of products, which lose nothing that is seen where no term is negative. What is not named is not looked at."""
+_NEAR = ("AveragePool", "Resize")
+"""Those of them that sum neighbours."""
 
 
 class NotHeld(Exception):
@@ -76,6 +80,9 @@ class Constants:
         """Whether float64 lost nothing of what the law says that is seen afterwards."""
         if name in _SUMMING:
             self.inexact.add(value)
+            operator = self.nodes[value][0].operator
+            if isinstance(operator, Resize):  # whose weights may be negative
+                return _sums_nothing(operator, operands[0])
             return all((a >= 0).all() for a in operands)
         spans = [_span(a) for a in operands]
         if name in _SCALING:
@@ -95,17 +102,27 @@ class Constants:
             node, result = self.nodes[value]
             inputs = [i for i in node.inputs if i is not None]
             types, shape = [self.nodes[i][1] for i in inputs], concrete(result.dims)
-            most = _MOST_SUMMED if node.operator.onnx in _SUMMING else _MOST
+            summed = _MOST_NEAR if node.operator.onnx in _NEAR else _MOST_SUMMED
+            most = summed if node.operator.onnx in _SUMMING else _MOST
             counts = [t.elements for t in (*types, result)]
             if shape is None or min(shape, default=0) < 0 or any(not isinstance(n, int) or n > most for n in counts):
                 raise NotHeld(f"{node.operator} of constants of {', '.join(map(str, types))} is not looked at")
             if isinstance(node.operator, Fill):  # whose meaning is what a half type holds
                 array = np.full(shape, node.operator.value, np.dtype(working_dtype(result.dtype)))
             else:
-                with np.errstate(all="ignore"):
-                    array = evaluate(node.operator, [self._value(i, known) for i in inputs], types)
+                try:
+                    with np.errstate(all="ignore"):
+                        array = evaluate(node.operator, [self._value(i, known) for i in inputs], types)
+                except TypingError as error:
+                    raise NotHeld(str(error)) from None
             known[value] = rounded(result.dtype, array) if known is self.held else array
         return known[value]
+
+
+def _sums_nothing(operator: Resize, array: Array) -> bool:
+    """Whether it interpolates along one axis, on which at most one number is not 0."""
+    axes = [axis for axis, scale in enumerate(operator.scales) if scale != 1]
+    return len(axes) == 1 and bool((np.count_nonzero(array, axis=axes[0]) <= 1).all())
 
 
 def _span(array: Array) -> tuple[int, int]:

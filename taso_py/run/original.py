@@ -146,5 +146,5 @@ def race_seconds(baseline: float, setting: Subject) -> float:
 
 def confirmation_seconds(job: Run, rounds: int, block_s: float) -> float:
     """What a confirmation of so many rounds takes, and the profile of the winner after it."""
-    round_s = 2 * len(job.setting.feeds) * (block_s + 2 * (job.baseline or 0.0))
+    round_s = 2 * len(job.setting.feeds) * (block_s + 2 * job.run_s)
     return rounds * round_s + 2 * GROUPS * job.opening_s + job.clock.phases.get("profile", 0.0)

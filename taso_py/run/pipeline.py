@@ -371,7 +371,7 @@ def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
         deadline=time.monotonic() + max(1.0, _time_left(job) - job.clock.phases.get("profile", 0.0)),
         rounds=_CONFIRM_ROUNDS,
         block_s=_block_s(job),
-        run_s=job.baseline or 0.0,
+        run_s=job.run_s,
         seed=job.options.seed,
     )
     if isinstance(found, Confirmation):
@@ -381,7 +381,7 @@ def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
 
 def _block_s(job: Run) -> float:
     """Seconds of one model's block in a round."""
-    return min(_LONGEST_BLOCK_S, max(_SHORTEST_BLOCK_S, _BLOCK_RUNS * (job.baseline or 0.0)))
+    return min(_LONGEST_BLOCK_S, max(_SHORTEST_BLOCK_S, _BLOCK_RUNS * job.run_s))
 
 
 def _time_left(job: Run) -> float:

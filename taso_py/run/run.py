@@ -130,6 +130,11 @@ class Run:
         self.setting, self.roofline = setting, Roofline(setting.sizes)
 
     @property
+    def run_s(self) -> float:
+        """Seconds of one run of the original; 0 where it was not timed."""
+        return self.baseline or 0.0
+
+    @property
     def start_cost(self) -> float:
         """Seconds that the search takes the original to cost."""
         return self.baseline or self.roofline.total(self.setting.loaded.table)

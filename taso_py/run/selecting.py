@@ -40,9 +40,9 @@ _ONE_LOOK = (0.0,)
 """A bound that no ratio is near: the first rounds decide."""
 _HOPE = 2.0
 """Times the most rounds after which an interval may be expected to decide something, for it to be waited for."""
-_RUNS, _LEAST_BLOCK_S = 3, 0.04
-"""Runs of the model, and seconds, that a block has at least: in half of that what the other model leaves in the caches
-decides, and ratios scatter three times as far (quartiles of decoder 0.14 apart, then 0.04; ghostnet 0.07 and 0.04)."""
+_RUNS, _LEAST_BLOCK_S, _LONG_BLOCK_S = 3, 0.04, 0.1
+"""Runs and seconds that a block has at least: in half of that what the other model leaves in the caches decides, and
+ratios scatter three times as far.  After the last many seconds no run is begun: one so long scatters hardly more."""
 _TIE = 0.003
 """Share of the time below which two models are equally fast: the simpler one is taken."""
 _LOSS = 0.01
@@ -366,11 +366,11 @@ class Selection:
 
     @property
     def _block_s(self) -> float:
-        return max(_LEAST_BLOCK_S, _RUNS * (self.job.baseline or 0.0))
+        return max(_LEAST_BLOCK_S, min(_RUNS * self.job.run_s, _LONG_BLOCK_S))
 
     def _late(self) -> bool:
         """Whether the time does not suffice for one more pair of models."""
-        pair_s = 2 * _ROUNDS * self._block_s * len(self.job.setting.feeds)
+        pair_s = 2 * _ROUNDS * (self.job.run_s + max(self.job.run_s, self._block_s)) * len(self.job.setting.feeds)
         return time.monotonic() + self.making_s + pair_s > self.deadline or self.job.stopped()
 
 

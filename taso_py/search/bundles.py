@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from taso_py.search.bundle import Bundle
 from taso_py.search.contraction import EINSUM
 from taso_py.search.rearrangement import REARRANGEMENT
+from taso_py.search.slow_kernels import SLOW_KERNELS
 
 _COPIES = (
     "rows-repeated-by-tiles-last",
@@ -49,6 +50,7 @@ _JOINED_EARLIER = (
     *(f"{function}-concat" for function in ("sigmoid", "tanh", "relu", "gelu", "leaky-relu", "elu", "erf")),
 )
 BUNDLES: Mapping[str, Bundle] = {
+    **SLOW_KERNELS,
     "stacks taken apart": Bundle(
         ("weighted-sum-over-stack", "weighted-sum-over-larger-stack", "weighted-sum-over-halves"),
         ("sum-over-stack", "sum-over-larger-stack", "sum-over-halves"),

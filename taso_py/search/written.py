@@ -9,6 +9,7 @@ from taso_py.rules.rule import Rule
 from taso_py.search.contraction import EINSUM, einsum_matcher, einsum_sample
 from taso_py.search.matcher import Matcher
 from taso_py.search.rearrangement import REARRANGEMENT, rearrangement_matcher, rearrangement_sample
+from taso_py.search.slopes import ONE_SLOPE, slope_matcher, slope_sample
 from taso_py.search.view import View
 
 
@@ -26,6 +27,7 @@ class Family:
 FAMILIES = (
     Family(EINSUM, einsum_sample, einsum_matcher),
     Family(REARRANGEMENT, rearrangement_sample, rearrangement_matcher),
+    Family(ONE_SLOPE, slope_sample, slope_matcher),
 )
 
 

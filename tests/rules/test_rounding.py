@@ -17,6 +17,7 @@ from tests.helpers.false_laws import matches
 from tests.helpers.law_instances import build as build_sides
 
 ONE, HALF = "Fill(value=1, shape=[1])", "Fill(value=0.5, shape=[1])"
+EYE = "Reshape(Eye(size=4), shape=[1, 1, 4, 4])"
 
 HELD = [
     ("float32", f"Fill(value=3, shape=[1]) * {HALF}"),
@@ -30,6 +31,8 @@ HELD = [
     ("float64", f"Fill(value=9007199254740992, shape=[1]) + {ONE}"),
     ("float32", "Fill(value=1, shape=[1]) / Fill(value=3, shape=[1]) * Fill(value=0.1, shape=[1])"),
     ("int64", "Fill(value=16777216, shape=[1]) + Fill(value=1, shape=[1])"),
+    ("float16", f'Resize({EYE}, scales=[1.0, 1.0, 2.0, 1.0], mode="cubic")'),
+    ("float32", f"AveragePool({EYE}, kernel_shape=[3, 1], pads=[1, 0, 1, 0], count_include_pad=1)"),
 ]
 OTHER = [
     ("float16", "Fill(value=3, shape=[1]) * Fill(value=683, shape=[1])"),
@@ -55,6 +58,8 @@ OTHER = [
     ("float16", f"Relu(Fill(value=3, shape=[1]) * Fill(value=683, shape=[1]) - Fill(value=2048, shape=[1])) * {ONE}"),
     ("float16", "Fill(value=0.1, shape=[1]) - Fill(value=0.100003, shape=[1])"),
     ("float16", "Where(Less(Fill(value=0.1, shape=[1]), Fill(value=0.100003, shape=[1])), 1, 2)"),
+    ("float32", f'Resize({EYE}, scales=[1.0, 1.0, 2.0, 2.0], mode="cubic")'),  # several weights are added up
+    ("float32", 'Resize(Fill(value=1, shape=[1, 1, 4, 4]), scales=[1.0, 1.0, 2.0, 1.0], mode="cubic")'),
     ("uint8", "Fill(value=200, shape=[1]) + Fill(value=100, shape=[1])"),
 ]
 

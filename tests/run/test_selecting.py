@@ -76,7 +76,7 @@ def selection(
     loaded = load(model(graph))
     rules, canonical = rewriter(laws)
     job = SimpleNamespace(
-        start_cost=20.0, baseline=baseline, setting=SimpleNamespace(feeds=[{}]),
+        start_cost=20.0, run_s=baseline, setting=SimpleNamespace(feeds=[{}]),
         stopped=lambda: False, tell_measured=lambda speedup: None, roofline=SimpleNamespace(total=lambda table: 1.0),
     )  # fmt: skip
     end = deadline or time.monotonic() + 60

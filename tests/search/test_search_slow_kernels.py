@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taso_py.onnx_io.load import load
+from taso_py.rules.library import load as load_library
+from taso_py.search.slopes import ONE_SLOPE
+from taso_py.search.slow_kernels import SLOW_KERNELS
 from tests.helpers.graphs import model, rewriter, running, view_of
 
 IMAGE = "float[2,4,6,8] x"
 CHANNELS = "Constant<value = float[4,1,1] {0.1, 0.2, 0.3, 0.4}>()"
 CUBIC = 'coordinate_transformation_mode = "{}", mode = "cubic"'
-CONV = "agraph (float[1,24,8,10] x, float[{o},24,3,3] w) => (float[1,{o},{h},{v}] y) {{ y = Conv<{more}>(x, w) }}"
+CONV = "agraph (float[1,24,8,10] x, float[{o},24,3,3] w) => (float[1,{o},{h},{v}] y) {{ y = Conv{more}(x, w) }}"
 
 
 def graph(given: str, of: str, body: str) -> str:
@@ -28,13 +33,14 @@ def graph(given: str, of: str, body: str) -> str:
         ("mean-of-rows-by-product", graph(IMAGE, "2,4,1,8", "y = ReduceMean<axes = [2]>(x)"), "ReduceMean"),
         ("length-of-channels-by-product", graph(IMAGE, "2,1,6,8", "y = ReduceL2<axes = [1]>(x)"), "ReduceL2"),
         ("prelu-of-channels", graph(IMAGE, "2,4,6,8", f"a = {CHANNELS} y = PRelu(x, a)"), "PRelu"),
-        ("mish-by-sigmoid", graph(IMAGE, "2,4,6,8", "s = Softplus(x) t = Tanh(s) y = Mul(x, t)"), "Softplus"),
+        (ONE_SLOPE, graph(IMAGE, "2,4,6,8", "a = Constant<value_floats = [0.125]>() y = PRelu(x, a)"), "PRelu"),
+        ("tangent-of-softplus", graph(IMAGE, "2,4,6,8", "s = Softplus(x) t = Tanh(s) y = Mul(x, t)"), "Softplus"),
         ("elu-by-parts", graph(IMAGE, "2,4,6,8", "y = Elu<alpha = 0.5>(x)"), "Elu"),
         ("power-three-quarters", graph(IMAGE, "2,4,6,8", "e = Constant<value_float = 0.75>() y = Pow(x, e)"), "Pow"),
         ("local-response-by-convolution", graph(IMAGE, "2,4,6,8", "y = LRN<size = 3, beta = 0.3>(x)"), "LRN"),
-        ("few-channels-as-transposed", CONV.format(o=1, h=8, v=10, more="pads = [1,1,1,1]"), "Conv"),
+        ("few-channels-as-transposed", CONV.format(o=1, h=8, v=10, more="<pads = [1,1,1,1]>"), "Conv"),
         ("few-channels-as-transposed", CONV.format(o=8, h=6, v=8, more=""), "Conv"),
-        ("few-channels-in-phases", CONV.format(o=3, h=8, v=10, more="pads = [1,1,1,1]"), ""),
+        ("few-channels-in-phases", CONV.format(o=3, h=8, v=10, more="<pads = [1,1,1,1]>"), ""),
     ],
 )
 def test_it_is_written_with_others(rule: str, text: str, gone: str) -> None:
@@ -49,12 +55,14 @@ def test_it_is_written_with_others(rule: str, text: str, gone: str) -> None:
         ("softmax-of-rows", graph(IMAGE, "2,4,6,8", "y = Softmax<axis = 3>(x)")),
         ("softmax-of-channels", graph(IMAGE, "2,4,6,8", "y = Softmax<axis = 2>(x)")),
         ("prelu-of-channels", graph(IMAGE, "2,4,6,8", "a = Constant<value_floats = [0.5]>() y = PRelu(x, a)")),
+        (ONE_SLOPE, graph(IMAGE, "2,4,6,8", f"a = {CHANNELS} y = PRelu(x, a)")),
+        (ONE_SLOPE, graph(f"{IMAGE}, float[1] a", "2,4,6,8", "y = PRelu(x, a)")),
         ("local-response-by-convolution", graph(IMAGE, "2,4,6,8", "y = LRN<size = 3, bias = 0.0>(x)")),
         ("local-response-by-convolution", graph(IMAGE, "2,4,6,8", "y = LRN<size = 4>(x)")),  # which nothing runs
-        ("few-channels-as-transposed", CONV.format(o=2, h=3, v=4, more="strides = [2,2]")),
-        ("few-channels-as-transposed", CONV.format(o=2, h=14, v=16, more="pads = [4,4,4,4]")),
+        ("few-channels-as-transposed", CONV.format(o=2, h=3, v=4, more="<strides = [2,2]>")),
+        ("few-channels-as-transposed", CONV.format(o=2, h=14, v=16, more="<pads = [4,4,4,4]>")),
         ("few-channels-as-transposed", CONV.format(o=9, h=6, v=8, more="")),
-        ("few-channels-in-phases", CONV.format(o=1, h=7, v=9, more="pads = [1,1,0,0]")),
+        ("few-channels-in-phases", CONV.format(o=1, h=7, v=9, more="<pads = [1,1,0,0]>")),
     ],
 )
 def test_it_stays(rule: str, text: str) -> None:
@@ -69,6 +77,11 @@ def test_cubic_interpolation_is_two_products(coordinates: str) -> None:
         f"cubic-resize-{names.get(coordinates, 'from-zero-')}by-products", graph(IMAGE, "2,4,12,12", body)
     )
     assert found == {"MatMul": 2}
+
+
+def test_bundles_are_of_these_rules() -> None:
+    names = {rule.name for rule in load_library().search if Path(rule.file).name == "kernels.rules"}
+    assert {name for bundle in SLOW_KERNELS.values() for name in (*bundle.leading, *bundle.following)} <= names
 
 
 def rewritten(rule: str, text: str) -> dict[str, int] | None:

@@ -48,6 +48,14 @@ _ATTRIBUTE = 2.0**-23
 """Relative size of the rounding of a real attribute."""
 
 
+def _evaluated(disturbed: Operator, operator: Operator, operands: list[Array], types: list[TensorType]) -> Array:
+    """The disturbed operator's value; the operator's own where there is no such thing (a coefficient of Resize)."""
+    try:
+        return evaluate(disturbed, operands, types)
+    except TypingError:
+        return evaluate(operator, operands, types)
+
+
 @dataclass(slots=True)
 class Evaluation:
     """The values of an instance's nodes, computed when they are asked for.
@@ -136,7 +144,7 @@ class Evaluation:
             operator = self._reset(value, node.operator)
             if operator != node.operator or self._rounds(operator, types, operands, array):
                 shaken = [self._shaken(a) for a in operands]
-                array = self._settled(self._shaken(evaluate(operator, shaken, types)), type_)
+                array = self._settled(self._shaken(_evaluated(operator, node.operator, shaken, types)), type_)
         return self._marked(value, node, ids, array)
 
     def _reset(self, value: int, operator: Operator) -> Operator:

@@ -1,0 +1,34 @@
+"""Bundles of `rules/kernels.rules`: what is computed by a slow kernel in many places is written with others everywhere.
+
+Each kernel by itself: where blocks of channels are lost for one of them, the others may still gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taso_py.search.bundle import Bundle
+from taso_py.search.slopes import ONE_SLOPE
+
+SLOW_KERNELS: Mapping[str, Bundle] = {
+    "slopes of channels": Bundle((ONE_SLOPE, "prelu-of-channels")),
+    "slopes": Bundle(("prelu-by-parts",)),
+    "exponentials of negative parts": Bundle(("elu-by-parts", "selu-by-parts")),
+    "tangents of softpluses": Bundle(("tangent-of-softplus", "mish-by-sigmoid")),
+    "softmax over channels": Bundle(
+        ("softmax-of-channels", "softmax-of-rows", "softmax-of-columns", "softmax-of-matrix-columns"),
+        ("log-softmax-of-channels", "log-softmax-of-columns"),
+    ),
+    "local responses": Bundle(("local-response-by-roots", "local-response-by-convolution")),
+    "cubic interpolation": Bundle(
+        (
+            "cubic-resize-by-products",
+            "cubic-resize-of-corners-by-products",
+            "cubic-resize-of-pytorch-by-products",
+            "cubic-resize-from-zero-by-products",
+        )
+    ),
+    "few outputs as transposed": Bundle(("few-channels-as-transposed",)),
+    "few outputs in phases": Bundle(("few-channels-in-phases",)),
+}
+"""Name -> rules; an alternative comes after what is mostly faster."""
