@@ -230,7 +230,7 @@ class Selection:
         that is too large, moves that are too large are left out.
         """
         whole = self._whole_bundle(state, bundle, self._after)
-        if whole is None or self.limits.admit(state.table, whole.table):
+        if whole is None or self.limits.admit_bundle(state.table, whole.table):
             return whole
         return self._whole_bundle(state, bundle, self._moved)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from taso_py.onnx_io.load import load
 from taso_py.rules.library import load as load_library
 from taso_py.search.slopes import ONE_SLOPE
 from taso_py.search.slow_kernels import SLOW_KERNELS
-from tests.helpers.graphs import model, rewriter, running, view_of
+from taso_py.search.strategy import Limits
+from tests.helpers.graphs import model, rewriter, running, together, view_of
 
 IMAGE = "float[2,4,6,8] x"
 CHANNELS = "Constant<value = float[4,1,1] {0.1, 0.2, 0.3, 0.4}>()"
@@ -77,6 +79,17 @@ def test_cubic_interpolation_is_two_products(coordinates: str) -> None:
         f"cubic-resize-{names.get(coordinates, 'from-zero-')}by-products", graph(IMAGE, "2,4,12,12", body)
     )
     assert found == {"MatMul": 2}
+
+
+def test_in_many_places_it_makes_many_nodes() -> None:
+    """Of 70 operators 420, which as a move by itself would be too many."""
+    body = " ".join(f"v{k + 1} = Mish(v{k})" for k in range(70)).replace("v0", "x").replace("v70", "y")
+    before = load(model(graph(IMAGE, "2,4,6,8", body), opset=18))
+    rules, canonical = rewriter(None, "mish-by-sigmoid")
+    after = together(rules, view_of(before, canonical), SLOW_KERNELS["tangents of softpluses"]).table
+    assert running(after)["Sigmoid"] == 70
+    assert not Limits(math.inf).admit(before.table, after)
+    assert Limits(math.inf).admit_bundle(before.table, after)
 
 
 def test_bundles_are_of_these_rules() -> None:
