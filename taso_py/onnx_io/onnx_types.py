@@ -47,7 +47,7 @@ computed, and forgets what a Shape said.
 """
 
 
-REDUCING = frozenset({"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"})
+REDUCING = frozenset({"ReduceLogSum", "ReduceLogSumExp"})
 """Operators that are not read, and whose output is the first input less some axes."""
 
 

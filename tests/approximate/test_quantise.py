@@ -23,7 +23,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.errors import TooLateError
 from tests.helpers import faulty_quantiser, frugal_quantiser
-from tests.helpers.precision import classifier, elementwise, half, samples
+from tests.helpers.precision import CHANNELS, classifier, elementwise, half, samples
 
 COUNT = 24
 
@@ -93,7 +93,7 @@ def test_a_model_of_an_older_opset_is_raised_to_one_that_knows_channels(tmp_path
 def test_weights_are_8_bit_per_channel(made: Quantiser) -> None:
     found = onnx.load(made.static("MinMax"))
     scales = {t.name: tuple(t.dims) for t in found.graph.initializer if t.name.startswith("w1") and "scale" in t.name}
-    assert list(scales.values()) == [(8,)]
+    assert list(scales.values()) == [(CHANNELS,)]
 
 
 def test_what_replaces_a_model_has_its_interface_and_its_metadata(made: Quantiser) -> None:

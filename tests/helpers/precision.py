@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-CHANNELS, SIDE, CLASSES = 8, 12, 5
+CHANNELS, SIDE, CLASSES = 12, 12, 5
 
 
 def classifier(layers: int = 3, *, wild: int | None = None) -> onnx.ModelProto:

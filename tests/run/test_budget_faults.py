@@ -30,7 +30,7 @@ from taso_py.run.budget import Data, require_usable
 from taso_py.stop import Interrupted, StopFlag
 from tests.helpers import faulty_quantiser
 from tests.helpers.approximating import CONFIRMED, COUNT, made_place, optimized, reason
-from tests.helpers.precision import classifier, elementwise, half, samples, saved
+from tests.helpers.precision import CHANNELS, classifier, elementwise, half, samples, saved
 
 
 @pytest.fixture
@@ -146,7 +146,9 @@ def test_a_model_without_layers_to_quantise_comes_back_exact(
 
 def test_weights_that_a_caller_may_override_stay(place: Path) -> None:
     model = classifier()
-    model.graph.input.append(onnx.helper.make_tensor_value_info("w1", onnx.TensorProto.FLOAT, [8, 8, 3, 3]))
+    model.graph.input.append(
+        onnx.helper.make_tensor_value_info("w1", onnx.TensorProto.FLOAT, [CHANNELS, CHANNELS, 3, 3])
+    )
     onnx.save(model, place / "o.onnx")
     assert reason(optimized("o.onnx")) == "unsupported"
     assert optimized("o.onnx", freeze_initializers=True).approximate
