@@ -25,8 +25,9 @@ from taso_py.backend.statistics import (
 )
 from taso_py.errors import TooLateError
 
-MIN_CONFIRM_ROUNDS, _FEW_ROUNDS = 12, 6
-"""Rounds of a confirmation that suffice, and that suffice where each of them shows the gain: by chance one in 64."""
+MIN_CONFIRM_ROUNDS, _FEW_ROUNDS, _CLEAR = 12, 6, 0.05
+"""Rounds of a confirmation that suffice, and that suffice where each of them shows a gain of so much: more than a
+session's place in memory is worth, and by chance one in 64."""
 GROUPS = 3
 """How often a confirmation makes its sessions anew."""
 _OPENING_SHARE = 0.3
@@ -61,7 +62,7 @@ class Confirmation:
 
     def suffices(self, min_gain: float = 0.01) -> bool:
         """Whether there are enough rounds to say that it improves."""
-        every = all(before >= (1 + min_gain) * after for before, after in self.rounds_ms)
+        every = all(before >= (1 + max(min_gain, _CLEAR)) * after for before, after in self.rounds_ms)
         return self.rounds >= (_FEW_ROUNDS if self.rounds_ms and every else MIN_CONFIRM_ROUNDS)
 
     def improves(self, min_gain: float = 0.01) -> bool:

@@ -20,14 +20,7 @@ SLOW_KERNELS: Mapping[str, Bundle] = {
         ("log-softmax-of-channels", "log-softmax-of-columns"),
     ),
     "local responses": Bundle(("local-response-by-roots", "local-response-by-convolution")),
-    "cubic interpolation": Bundle(
-        (
-            "cubic-resize-by-products",
-            "cubic-resize-of-corners-by-products",
-            "cubic-resize-of-pytorch-by-products",
-            "cubic-resize-from-zero-by-products",
-        )
-    ),
+    "cubic interpolation": Bundle(("cubic-resize-by-products",)),
     "few outputs as transposed": Bundle(("few-channels-as-transposed",)),
     "few outputs in phases": Bundle(("few-channels-in-phases",)),
 }

@@ -16,7 +16,6 @@ from tests.helpers.graphs import model, rewriter, running, together, view_of
 
 IMAGE = "float[2,4,6,8] x"
 CHANNELS = "Constant<value = float[4,1,1] {0.1, 0.2, 0.3, 0.4}>()"
-CUBIC = 'coordinate_transformation_mode = "{}", mode = "cubic"'
 CONV = "agraph (float[1,24,8,10] x, float[{o},24,3,3] w) => (float[1,{o},{h},{v}] y) {{ y = Conv{more}(x, w) }}"
 
 
@@ -71,13 +70,14 @@ def test_it_stays(rule: str, text: str) -> None:
     assert rewritten(rule, text) is None
 
 
-@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "pytorch_half_pixel", "asymmetric"])
-def test_cubic_interpolation_is_two_products(coordinates: str) -> None:
-    body = f"s = Constant<value_floats = [1.0, 1.0, 2.0, 1.5]>() y = Resize<{CUBIC.format(coordinates)}>(x, , s)"
-    names = {"half_pixel": "", "align_corners": "of-corners-", "pytorch_half_pixel": "of-pytorch-"}
-    found = rewritten(
-        f"cubic-resize-{names.get(coordinates, 'from-zero-')}by-products", graph(IMAGE, "2,4,12,12", body)
-    )
+@pytest.mark.parametrize("more", ["", ", cubic_coeff_a = -0.5"])
+@pytest.mark.parametrize(
+    "coordinates", ["half_pixel", "align_corners", "pytorch_half_pixel", "asymmetric", "half_pixel_symmetric"]
+)
+def test_cubic_interpolation_is_two_products(coordinates: str, more: str) -> None:
+    options = f'coordinate_transformation_mode = "{coordinates}", mode = "cubic"{more}'
+    body = f"s = Constant<value_floats = [1.0, 1.0, 2.0, 1.5]>() y = Resize<{options}>(x, , s)"
+    found = rewritten("cubic-resize-by-products", graph(IMAGE, "2,4,12,12", body), opset=19)
     assert found == {"MatMul": 2}
 
 
@@ -97,10 +97,10 @@ def test_bundles_are_of_these_rules() -> None:
     assert {name for bundle in SLOW_KERNELS.values() for name in (*bundle.leading, *bundle.following)} <= names
 
 
-def rewritten(rule: str, text: str) -> dict[str, int] | None:
+def rewritten(rule: str, text: str, opset: int = 17) -> dict[str, int] | None:
     """How often each operator runs after the rule has been applied wherever it matches; None where it does not."""
     rules, canonical = rewriter(None, rule)
-    view = view_of(load(model(text)), canonical)
+    view = view_of(load(model(text, opset=opset)), canonical)
     matches = [match for found in rules.all_matches(view).values() for match in found]
     moved = rules.apply(view, matches, 4) if matches else None
     return None if moved is None else dict(running(moved.view.table))
