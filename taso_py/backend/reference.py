@@ -18,6 +18,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from taso_py.backend.protocol import Feeds, Outputs
+from taso_py.backend.reference_ops import DOMAIN, OPERATORS, replace_misread
 from taso_py.errors import ModelError
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
@@ -44,17 +45,30 @@ def evaluate(model: Any, feeds: Feeds, noise: int | None = None) -> Outputs:
         raise ModelError("it computes in float64")
     try:
         widen(proto)
-        if noise is None:
-            evaluator = ReferenceEvaluator(proto)
-        else:
+        for nodes, imports in _bodies(proto):
+            replace_misread(nodes, imports)
+        for importing in (proto, *proto.functions):
+            importing.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+        operators = OPERATORS
+        if noise is not None:
             _round(proto)
-            evaluator = ReferenceEvaluator(proto, new_ops=[_rounded(np.random.default_rng(noise))])
+            operators = [*OPERATORS, _rounded(np.random.default_rng(noise))]
+        evaluator = _evaluator(proto, operators)
         with np.errstate(all="ignore"):
             results = evaluator.run(None, {name: _widen_feed(value) for name, value in feeds.items()})
     except Exception as error:  # the evaluator raises whatever its numpy code meets
         text = " ".join(str(error).split())[:200]
         raise ModelError(f"{type(error).__name__}: {text}") from error
     return dict(zip((value.name for value in proto.graph.output), results, strict=True))
+
+
+def _evaluator(model: onnx.ModelProto, operators: list[type[OpRun]]) -> ReferenceEvaluator:
+    """Of the graph; one of the model itself would know none of ``operators`` in its functions."""
+    functions: list[Any] = []
+    for function in model.functions:
+        functions.append(ReferenceEvaluator(function, functions=list(functions), new_ops=operators))
+    opsets = {one.domain: one.version for one in model.opset_import}
+    return ReferenceEvaluator(model.graph, opsets=opsets, functions=functions, new_ops=operators)
 
 
 def _has_doubles(model: onnx.ModelProto) -> bool:
@@ -117,13 +131,8 @@ def widen(model: onnx.ModelProto) -> None:
             _widen_type(value.type)
         for tensor in graph.initializer:
             _widen_tensor(tensor)
-        _widen_nodes(graph.node)
-    for function in model.functions:
-        _widen_nodes(function.node)
-        for node in function.node:
-            for graph in _subgraphs(node):
-                for inner in _graphs(graph):
-                    _widen_nodes(inner.node)
+    for nodes, _ in _bodies(model):
+        _widen_nodes(nodes)
 
 
 def _widen_nodes(nodes: Any) -> None:
@@ -159,6 +168,18 @@ def _widen_feed(value: Any) -> Any:
         return [_widen_feed(item) for item in value]
     narrow = isinstance(value, np.ndarray) and value.dtype in (np.float32, np.float16)
     return value.astype(np.float64) if narrow else value
+
+
+def _bodies(model: onnx.ModelProto) -> Iterator[tuple[Any, Any]]:
+    """The nodes of every graph and function, each with the opsets that it imports."""
+    for graph in _graphs(model.graph):
+        yield graph.node, model.opset_import
+    for function in model.functions:
+        yield function.node, function.opset_import
+        for node in function.node:
+            for graph in _subgraphs(node):
+                for inner in _graphs(graph):
+                    yield inner.node, function.opset_import
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
