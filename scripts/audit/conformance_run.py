@@ -31,6 +31,7 @@ from taso_py.check.compare import is_floating
 from taso_py.cost.roofline import Roofline
 from taso_py.errors import MismatchError, ModelError, SuperoptError, TypingError, WorkerError
 from taso_py.graph.table import Node, Opaque, Table
+from taso_py.onnx_io.branches import lifted
 from taso_py.onnx_io.carry import difference
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize
@@ -264,7 +265,7 @@ def _exported_anew(loaded: Loaded) -> onnx.ModelProto:
 
 
 def _same_frame(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
-    broken = check_contract(before, after)
+    broken = check_contract(lifted(before).proto, after)
     if broken:
         raise Failed("contract", broken[0])
     for kind in ("input", "output"):
@@ -283,7 +284,7 @@ def _same_frame(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
 
 def _same_nodes(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     """The same multiset of nodes: names, operators, inputs, outputs, attributes; further names of weights aside."""
-    old, new = with_one_name(before.graph), with_one_name(after.graph)
+    old, new = with_one_name(lifted(before).proto.graph), with_one_name(lifted(after).proto.graph)
     left, right = Counter(map(_key, old)), Counter(map(_key, new))
     if left != right:
         changed = [n.op_type for n in old if left[_key(n)] != right[_key(n)]]

@@ -34,14 +34,6 @@ class ApproximateModel:
         (folder / target.name).write_bytes(self.text)
 
 
-def overridable(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Initializers that a caller may replace."""
-    if model.ir_version < _LEAST_IR:
-        return ()
-    held = {tensor.name for tensor in model.graph.initializer}
-    return tuple(value.name for value in model.graph.input if value.name in held)
-
-
 def restored(quantised: onnx.ModelProto, exact: onnx.ModelProto) -> onnx.ModelProto:
     """The quantised model with the inputs, outputs, metadata and doc strings of the exact one.
 

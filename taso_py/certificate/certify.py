@@ -187,7 +187,7 @@ def _unchanged(
     if optimised is not None and digest(optimised) != digest(original):
         if loaded.unsupported is not None:
             raise CertificateError(f"the original can only be returned byte for byte: {loaded.unsupported}")
-        largest_ulp(Rebuilt.unchanged(loaded.proto, loaded.path), optimised)
+        largest_ulp(Rebuilt.unchanged(loaded.given, loaded.path), optimised)
     return CopiedFile(original) if isinstance(original, Path) else GivenProto(original)
 
 

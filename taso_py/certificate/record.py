@@ -18,6 +18,7 @@ from taso_py.difference.graph import Graph
 from taso_py.errors import SuperoptError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.artifact import require_unchanged
+from taso_py.onnx_io.carry import carry
 from taso_py.onnx_io.export import folded_weights, new_types
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.ours import free_keys, metadata_of
@@ -129,7 +130,7 @@ class Way:
 def _graphs(loaded: Loaded, exported: ir.Model | None) -> tuple[Graph, Graph]:
     """Both graphs with the types that the search knows."""
     types = {name: loaded.values.types[value] for name, value in loaded.ids.items()}
-    before = Graph.of(loaded.original, types)
+    before = Graph.of(carry(loaded.given, loaded.path), types)
     if exported is None:
         return before, before
     return before, Graph.of(exported, {**types, **new_types(exported)})

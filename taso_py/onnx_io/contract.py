@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from taso_py.onnx_io.branches import has_branches, lifted, without_sources
 from taso_py.onnx_io.carry import LARGE_TENSOR_ELEMENTS, carry, difference, skeleton
 from taso_py.onnx_io.ours import free_keys, metadata_of
 from taso_py.onnx_io.read import DEFAULT_DOMAINS, content
@@ -27,6 +28,10 @@ def check_contract(
     """
     model = carry(exported, None) if isinstance(exported, onnx.ModelProto) else exported
     before, after = skeleton(original), bare_proto(model)
+    if not has_branches(before):  # those of ``original`` are lifted, if it had any
+        after = lifted(after).proto
+        for graph in (before.graph, after.graph):
+            without_sources(graph)
     return [
         *_frame_violations(before, after),
         *_node_violations(before.graph, after.graph, allow_contrib=allow_contrib),
@@ -115,7 +120,9 @@ def _named(names: object) -> tuple[str, ...]:
 def _initializer_violations(original: onnx.ModelProto, model: ir.Model) -> Iterator[str]:
     inputs = {info.name for info in original.graph.input}
     before = {tensor.name: ir.from_proto(tensor) for tensor in original.graph.initializer}
-    after = model.graph.initializers
+    after = {
+        name: value for graph in (model.graph, *model.graph.subgraphs()) for name, value in graph.initializers.items()
+    }
     used = _read_names(original.graph)
     for name, tensor in before.items():
         if name not in after:

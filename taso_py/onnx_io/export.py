@@ -16,7 +16,9 @@ from taso_py.arrays import Array
 from taso_py.graph.table import Node, Table
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.artifact import RewrittenModel, external_locations
+from taso_py.onnx_io.carry import carry
 from taso_py.onnx_io.load import Loaded
+from taso_py.onnx_io.nesting import count, nest
 from taso_py.onnx_io.ours import free_keys
 from taso_py.onnx_io.plan import Folded, GraphSource, KeptNode, New, WritingPlan
 from taso_py.onnx_io.returned import whole_proto
@@ -34,9 +36,14 @@ _TYPE = "superopt.type"
 
 def export(loaded: Loaded, table: Table, *, provenance: Mapping[str, str] | None = None) -> ir.Model:
     """The ONNX model of a table made from ``loaded``; the same table gives the same model, byte for byte."""
-    result = loaded.original
-    if not _unchanged(loaded, table):
-        _Export(loaded, table, result).run()
+    if _unchanged(loaded, table):
+        result = carry(loaded.given, loaded.path)
+    else:
+        result = loaded.original
+        exporting = _Export(loaded, table, result)
+        exporting.run()
+        if loaded.scopes:
+            exporting.nest()
     if provenance is not None:
         free = free_keys(result.metadata_props)
         for key in free.intersection(result.metadata_props):
@@ -60,15 +67,23 @@ def serialize(exported: ir.Model) -> bytes:
 
 def folded_weights(exported: ir.Model) -> dict[str, int]:
     """The weights that were computed for an exported model: name -> id."""
-    outputs = [v for node in exported.graph for v in node.outputs]
+    outputs = _computed(exported.graph)
     found = [v for v in (*exported.graph.initializers.values(), *outputs) if _FOLDED in v.meta]
     return {v.name: v.meta[_FOLDED] for v in found if v.name}
 
 
+def node_count(loaded: Loaded, exported: ir.Model) -> int:
+    """Nodes of an exported model, and of the branches in it where ``loaded`` has them lifted."""
+    return count(exported.graph) if loaded.scopes else len(exported.graph)
+
+
 def new_types(exported: ir.Model) -> dict[str, TensorType]:
     """The types of the values that were made for an exported model: name -> type."""
-    outputs = [v for node in exported.graph for v in node.outputs]
-    return {v.name: v.meta[_TYPE] for v in outputs if v.name and _TYPE in v.meta}
+    return {v.name: v.meta[_TYPE] for v in _computed(exported.graph) if v.name and _TYPE in v.meta}
+
+
+def _computed(graph: ir.Graph) -> list[ir.Value]:
+    return [value for one in _graphs(graph) for node in one for value in node.outputs]
 
 
 def writable(node: Node, table: Table) -> bool:
@@ -132,6 +147,13 @@ class _Export:
         self.graph.remove(dead, safe=True)
         self.graph.extend(self.order)
         self._drop_initializers()
+
+    def nest(self) -> None:
+        """Puts back into branches what was lifted out of them."""
+        proto, inside = self.loaded.proto.graph, self.loaded.scopes
+        outside = {name for node in proto.node for name in node.output if name not in inside}
+        weights = {tensor.name for tensor in proto.initializer if tensor.name in inside}
+        nest(self.graph, outside, weights, self.value_names)
 
     def _keep(self, index: int, table_node: Node | None) -> None:
         node = self.nodes[index]

@@ -18,17 +18,28 @@ import onnx_ir as ir
 from taso_py.graph.sizes import Expression, Symbol
 from taso_py.graph.table import Table, Values
 from taso_py.onnx_io.artifact import Stamp, external_locations, stamps_of
+from taso_py.onnx_io.branches import Scope, has_branches, lifted, weight_elements
 from taso_py.onnx_io.carry import carried, carry, not_carried
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.functions import rewritable
 from taso_py.onnx_io.inference import inferred_types
-from taso_py.onnx_io.read import check_tensors, default_opset, overridable_names, parsed, read_proto, standard_opsets
+from taso_py.onnx_io.read import (
+    check_tensors,
+    default_opset,
+    overridable,
+    overridable_names,
+    parsed,
+    read_proto,
+    standard_opsets,
+)
 from taso_py.onnx_io.shapes import Vector
 from taso_py.onnx_io.structure import topological_order
 from taso_py.onnx_io.table_reader import TableReader
 
 OLDEST_OPSET = 7
+_MOST_COPIED = 2**28
+"""Elements of all weights of a model that is copied for its branches to be lifted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +48,7 @@ class Loaded:
 
     path: Path | None
     proto: onnx.ModelProto
-    """The original, its functions inlined; its tensors are shared by everything made from it."""
+    """The original, its functions inlined and its branches lifted; its tensors are shared by all made from it."""
     table: Table
     ids: Mapping[str, int]
     """ONNX value name -> id."""
@@ -56,10 +67,21 @@ class Loaded:
     """Whether the file lists every node after those it reads."""
     external: bool
     """Whether weights lie outside the model file."""
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
+    """By name the values that branches of If nodes compute, their weights, and which branches."""
+    nested: onnx.ModelProto | None = None
+    """``proto`` with its branches as they came, if they were lifted."""
+    overridable: tuple[str, ...] = ()
+    """Initializers that are no constants, because a caller may override them."""
     stamps: Mapping[Path, Stamp] = field(default_factory=dict)
     """How the model's file and those of its weights looked before they were read."""
     unsupported: str | None = None
     """Why this model can only be returned as it is."""
+
+    @property
+    def given(self) -> onnx.ModelProto:
+        """The original, its functions inlined."""
+        return self.proto if self.nested is None else self.nested
 
     @property
     def values(self) -> Values:
@@ -93,7 +115,8 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     """
     own = stamps_of([Path(source)] if isinstance(source, str | Path) else [])
     proto, path = read_proto(source)
-    proto = rewritable(proto)
+    nested = rewritable(proto)
+    proto, scopes = _flat(nested)
     reason = not_carried(proto)
     opset = default_opset(proto)
     if reason is None and len(standard_opsets(proto)) > 1:
@@ -105,7 +128,16 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     original = carried(proto, path)
     beside = {} if path is None else stamps_of(path.parent / name for name in external_locations(proto))
     check_tensors(original)
-    return replace(_loaded(proto, path, original, freeze_initializers), stamps={**own, **beside})
+    loaded = _loaded(proto, path, original, scopes, freeze_initializers)
+    return replace(loaded, nested=nested if scopes else None, stamps={**own, **beside})
+
+
+def _flat(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, Mapping[str, Scope]]:
+    """The model with its branches lifted, for which it is copied, and which branch computes what."""
+    if has_branches(proto) and weight_elements(proto) > _MOST_COPIED:
+        return proto, {}
+    found = lifted(proto)
+    return found.proto, found.scopes
 
 
 @uncollected()
@@ -134,7 +166,9 @@ def _untouched(proto: onnx.ModelProto, path: Path | None, reason: str) -> Loaded
     )
 
 
-def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freeze: bool) -> Loaded:
+def _loaded(
+    proto: onnx.ModelProto, path: Path | None, original: ir.Model, scopes: Mapping[str, Scope], freeze: bool
+) -> Loaded:
     nodes = list(original.graph)
     order = topological_order(nodes)
     opset = default_opset(proto) or 1
@@ -144,7 +178,7 @@ def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freez
         return inferred_types(proto, original, order, opset, freeze=freeze)
 
     functions = frozenset((f.domain, f.name) for f in proto.functions)
-    reader = TableReader(original.graph, opset, functions, inferred)
+    reader = TableReader(original.graph, opset, functions, inferred, scopes=scopes)
     types = {info.name: info.type for info in proto.graph.input}
     reader.read_sources(types, overridable_names(proto, freeze=freeze))
     reader.read_nodes(order)
@@ -164,4 +198,6 @@ def _loaded(proto: onnx.ModelProto, path: Path | None, original: ir.Model, freez
         opaque=reader.opaque,
         sorted=order == list(range(len(nodes))),
         external=external,
+        scopes=scopes,
+        overridable=overridable(proto, freeze=freeze),
     )

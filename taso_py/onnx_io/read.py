@@ -132,6 +132,12 @@ def overridable_names(proto: onnx.ModelProto, *, freeze: bool) -> frozenset[str]
     return frozenset(info.name for info in proto.graph.input)
 
 
+def overridable(proto: onnx.ModelProto, *, freeze: bool = False) -> tuple[str, ...]:
+    """Initializers that a caller may override, in the order of the inputs."""
+    names, held = overridable_names(proto, freeze=freeze), {tensor.name for tensor in proto.graph.initializer}
+    return tuple(info.name for info in proto.graph.input if info.name in names & held)
+
+
 def content(tensor: ir.TensorProtocol) -> Array:
     """What a tensor holds; `ModelError` where that is not what its type and shape say, or cannot be read."""
     try:

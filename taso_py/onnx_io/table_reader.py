@@ -17,6 +17,7 @@ from taso_py.errors import ModelError, TypingError
 from taso_py.graph.sizes import Expression, Size
 from taso_py.graph.table import Node, Opaque, Values
 from taso_py.graph.types import INTEGERS, TensorType
+from taso_py.onnx_io.branches import Scope
 from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, by_first, dtype_name
 from taso_py.onnx_io.read import content
@@ -51,6 +52,7 @@ class TableReader:
     functions: frozenset[tuple[str, str]]
     inferred: Callable[[], Mapping[str, onnx.TypeProto]]
     _: KW_ONLY
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
     values: Values = field(default_factory=Values)
     nodes: dict[int, Node] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
@@ -245,8 +247,15 @@ class TableReader:
         known = {name: self.first.get((operator, operands), -1) for name, operator in ports.items()}
         if any(value not in self.nodes or name in self.pinned or not self.used[name] for name, value in known.items()):
             return False
+        if not all(self._is_within(name, value) for name, value in known.items()):
+            return False
         self.ids.update(known)
         return True
+
+    def _is_within(self, name: str, value: int) -> bool:
+        """Whether a value is computed wherever that name's is: not in another branch alone."""
+        outer = self.scopes.get(self.values.names[value], ())
+        return self.scopes.get(name, ())[: len(outer)] == outer
 
     def _read_names(self, node: ir.Node) -> dict[int, str]:
         """Port -> name of the outputs that something uses; of all that have a name when nothing does."""

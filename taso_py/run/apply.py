@@ -18,6 +18,7 @@ from taso_py.check.report import CheckReport
 from taso_py.cost.cache import proofs_path
 from taso_py.errors import CertificateError, DecisionsError, MismatchError, RuleError, TypingError, UsageError
 from taso_py.onnx_io.artifact import CopiedFile, GivenProto, RewrittenModel, require_unchanged
+from taso_py.onnx_io.export import node_count
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.ours import KEYS
 from taso_py.options import ApplyOptions
@@ -164,7 +165,7 @@ def _finished(unchanged: Application, way: Way, model: RewrittenModel, report: C
         steps=len(way.steps),
         places=sum(len(step.places) for step in way.steps),
         rules=way.rules(),
-        nodes_after=len(model.model.graph),
+        nodes_after=node_count(way.loaded, model.model),
         max_abs_error=report.max_abs_error,
         max_rel_error=report.max_rel_error,
         tolerance=report.tolerance,

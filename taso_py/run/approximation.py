@@ -15,7 +15,6 @@ from taso_py.approximate.choosing import Chooser
 from taso_py.approximate.elsewhere import Elsewhere
 from taso_py.approximate.judge import Judge, Verdict
 from taso_py.approximate.layers import LAYERS, gains, layers_of
-from taso_py.approximate.model import overridable
 from taso_py.approximate.quantise import QuantiseError, Quantiser
 from taso_py.approximate.record import HINT, ApproximatedLayer, TriedApproximation, figure
 from taso_py.approximate.samples import LEAST_TESTED
@@ -27,6 +26,7 @@ from taso_py.backend.runtime import multiplies_bytes
 from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed, confirm
 from taso_py.errors import TooLateError
 from taso_py.onnx_io.artifact import INLINE_LIMIT_BYTES
+from taso_py.onnx_io.read import overridable
 from taso_py.options import Options
 from taso_py.options.spelling import spelled
 from taso_py.progress import Progress
@@ -188,7 +188,7 @@ class Stage:
 
     def _quantised(self, judge: Judge, exact: ModelRef, path: Path) -> list[Candidate]:
         """Models with 8-bit layers, the whole models first."""
-        names = () if self.options.freeze_initializers else overridable(self.exact)
+        names = overridable(self.exact, freeze=self.options.freeze_initializers)
         if names:
             words = f"a caller may override '{names[0]}', which 8-bit weights would not hear of"
             raise DroppedError("unsupported", f"{words}: {spelled('freeze_initializers')}")

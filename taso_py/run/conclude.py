@@ -21,8 +21,10 @@ from taso_py.onnx_io.artifact import (
     external_locations,
     require_unchanged,
 )
+from taso_py.onnx_io.export import node_count
 from taso_py.onnx_io.load import Loaded
 from taso_py.onnx_io.ours import Key
+from taso_py.options.spelling import spelled
 from taso_py.providers.choosing import run_of
 from taso_py.report.presenting import Presentation
 from taso_py.result import OutputError, Reason, ReasonCode, Result
@@ -93,7 +95,7 @@ def rewritten(
         max_abs_error=report.max_abs_error,
         max_rel_error=report.max_rel_error,
         tolerance=report.tolerance,
-        nodes_after=len(made.model.graph),
+        nodes_after=node_count(job.setting.loaded, made.model),
         flops_after=int(job.roofline.flops(state.table)),
         rules=rule_reports(state, job.setting.loaded.table, job.library.all(), start),
         errors=output_errors(report),
@@ -104,12 +106,22 @@ def rewritten(
         return result
     return replace(
         result,
+        notes=(*result.notes, *_timed_way(job)),
         speedup=confirmed.speedup,
         speedup_low=confirmed.low,
         speedup_high=confirmed.high,
         latency_before_ms=confirmed.before_ms,
         latency_after_ms=confirmed.after_ms,
         rounds_ms=confirmed.rounds_ms,
+    )
+
+
+def _timed_way(job: Run) -> tuple[str, ...]:
+    """One line where the speed-up may be another for other inputs."""
+    if not job.setting.loaded.scopes:
+        return ()
+    return (
+        f"the speed-up is that of the branches of If that these inputs take: choose others with {spelled('inputs')}",
     )
 
 

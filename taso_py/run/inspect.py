@@ -25,7 +25,7 @@ from taso_py.providers.choosing import worker_config
 from taso_py.result import Inspection, ModelProfile
 from taso_py.run.profile import profile
 from taso_py.run.provenance import machine_note, stated
-from taso_py.run.subject import blaming, named, reference, require_runnable, weight_bytes
+from taso_py.run.subject import blaming, named, open_note, reference, require_runnable, weight_bytes
 
 
 def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspection:
@@ -58,7 +58,7 @@ def inspect(model: Path | onnx.ModelProto, options: InspectOptions) -> Inspectio
         shapes=dict(assignment.shapes),
         profile=timed,
         provenance=stated(loaded.proto),
-        notes=machine_note(named(model), loaded.proto, worker_config(options)),
+        notes=(*machine_note(named(model), loaded.proto, worker_config(options)), *open_note(loaded)),
     )
 
 

@@ -156,7 +156,8 @@ def start_of(job: Run, barred: Iterable[str], watch: Watch) -> tuple[Rewriter, V
     rewriter = Rewriter.of(rules, canonical)
     if job.options.rules:
         rewriter = replace(rewriter, receding=Receding.of(()))
-    view = View.of(loaded.table, canonical.expand, loaded.folder.value, watch, rounding=rounding_bodies(loaded.proto))
+    rounding, read = rounding_bodies(loaded.proto), loaded.folder.value
+    view = View.of(loaded.table, canonical.expand, read, watch, rounding=rounding, scopes=loaded.scopes)
     view.unsought = _cheap(view.table, job.roofline)
     return rewriter, view
 

@@ -14,6 +14,7 @@ import onnx
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, WorkerConfig
 from taso_py.backend.runtime import available_threads, require_runtime
+from taso_py.check.branches import BranchedChecker
 from taso_py.check.check import Checker
 from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.fitting import Fit, fitted
@@ -62,7 +63,8 @@ class Subject:
         if self.found is not None:
             text = "the default sizes and inputs do not fit the model, found by trial: {}; choose others with {}"
             chosen = [a.describe() for a in self.assignments]
-        return (*past, *(text.format(sizes, spelled("shapes")) for sizes in dict.fromkeys(chosen)))
+        sizes = (text.format(one, spelled("shapes")) for one in dict.fromkeys(chosen))
+        return (*past, *open_note(self.loaded), *sizes)
 
     def file_bytes(self) -> tuple[int, int]:
         """Bytes of the files of weights beside the model's own, and of that, where it has one."""
@@ -74,6 +76,17 @@ class Subject:
     def large(self) -> bool:
         """Whether memory allows only two sessions."""
         return weight_bytes(self.loaded.proto) > LARGE_MODEL_BYTES
+
+
+def open_note(loaded: Loaded) -> tuple[str, ...]:
+    """One line where weights are no constants because a caller may override them."""
+    names = loaded.overridable
+    if not names:
+        return ()
+    count = f"{len(names)} initializers, first '{names[0]}', are" if len(names) > 1 else f"initializer '{names[0]}' is"
+    which = "none of them is overridden" if len(names) > 1 else "it is never overridden"
+    words = f"listed among the inputs, where callers may override what they hold: no rewrite relies on it; if {which}"
+    return (f"{count} {words}, optimize with {spelled('freeze_initializers')}",)
 
 
 def prepare(source: Model, options: RewriteOptions) -> Subject:
@@ -152,18 +165,20 @@ def checker_of(
     subject: Subject, options: RewriteOptions, *, limits: OracleLimits | None = None, worker: Worker | None = None
 ) -> Checker:
     """The checker of what becomes of the model; computes the original's outputs at its first use."""
-    return Checker(
-        subject.reference,
-        subject.config,
-        workloads=options.workloads or (options.shapes,),
-        overrides=subject.overrides,
-        seed=options.seed,
-        limits=limits,
-        closeness=Closeness.of(options.rtol, options.atol),
-        facts=subject.facts,
-        sizes=subject.found,
-        worker=worker,
-    )
+    chosen: dict[str, Any] = {
+        "workloads": options.workloads or (options.shapes,),
+        "overrides": subject.overrides,
+        "seed": options.seed,
+        "limits": limits,
+        "closeness": Closeness.of(options.rtol, options.atol),
+        "facts": subject.facts,
+        "sizes": subject.found,
+        "worker": worker,
+    }
+    loaded = subject.loaded
+    if loaded.scopes:
+        return BranchedChecker(subject.reference, subject.config, flat=loaded.proto, scopes=loaded.scopes, **chosen)
+    return Checker(subject.reference, subject.config, **chosen)
 
 
 def require_runnable(*models: Model) -> None:

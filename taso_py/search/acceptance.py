@@ -52,6 +52,11 @@ def same_constant(view: View, one: int, other: int) -> bool:
     return digest is not None and digest == view.digest(other)
 
 
+def in_one_branch(view: View, values: Iterable[int]) -> bool:
+    """Whether one branch, or the main graph, computes all of them: else none could be had without the others."""
+    return not view.scopes or len(set(map(view.scope, values))) == 1
+
+
 def dtypes_allowed(view: View, kinds: Sequence[Algebra], values: Iterable[int]) -> bool:
     """Moves hold for any element type, ring laws for floats and integers, the rest for floats only."""
     if all(k == "move" for k in kinds):

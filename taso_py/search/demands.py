@@ -18,7 +18,7 @@ from taso_py.rules.rule import Rule
 from taso_py.rules.signs import natural_names
 from taso_py.rules.term import Application, Comparison, Membership, Predicate
 from taso_py.rules.unify import Binding, Unbound
-from taso_py.search.acceptance import constants_tame, differences_kept, dtypes_allowed, spellable
+from taso_py.search.acceptance import constants_tame, differences_kept, dtypes_allowed, in_one_branch, spellable
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
@@ -51,7 +51,7 @@ class Demands:
                 yield chosen
 
     def _holds(self, view: View, placed: Placed, binding: Binding, outputs: tuple[int, ...]) -> bool:
-        if binding.waiting or binding.shapes:
+        if binding.waiting or binding.shapes or not in_one_branch(view, outputs):
             return False
         if not self._natural(binding) or not all(self._condition(view, c, binding) for c in self.rule.conditions):
             return False

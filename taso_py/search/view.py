@@ -11,6 +11,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import sha256
+from itertools import takewhile
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from taso_py.search.topology import Ranks, ranks_after, ranks_of
 from taso_py.search.watch import Watch
 
 if TYPE_CHECKING:
+    from taso_py.onnx_io.branches import Scope
     from taso_py.search.matcher import Match
 
 ConstantReader = Callable[[int, Mapping[int, Node]], npt.NDArray[np.generic]]
@@ -41,6 +43,10 @@ class Expansion:
     def rule(self) -> str:
         """The rule's name."""
         return self.match.rule.name
+
+
+def _all_equal(level: tuple[str, ...]) -> bool:
+    return len(set(level)) == 1
 
 
 Expander = Callable[["View", int, Node], Iterable[Expansion]]
@@ -68,6 +74,8 @@ class View:
     watch: Watch = field(default_factory=Watch)
     rounding: frozenset[int] = frozenset()
     """Keys of opaque nodes in whose bodies something rounds."""
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
+    """By name, the branches of If nodes that a value is computed in."""
     unsought: frozenset[int] = frozenset()
     """Ids at which a search for matches in the whole table does not look."""
     by_operator: dict[type, dict[int, None]] = field(default_factory=dict)
@@ -86,14 +94,17 @@ class View:
     @staticmethod
     def of(
         table: Table, expander: Expander, read_constant: ConstantReader, watch: Watch | None = None,
-        *, rounding: frozenset[int] = frozenset(),
+        *, rounding: frozenset[int] = frozenset(), scopes: Mapping[str, Scope] | None = None,
     ) -> View:  # fmt: skip
         """The view of a table, less the nodes that only compute what others read as an attribute (a shape, axes).
 
         OutOfTime as soon as the ``watch`` says so.
         """
         live = replace(table, nodes=dict(table.order()))
-        view = View(live, expander, read_constant, memo={}, tame={}, watch=watch or Watch(), rounding=rounding)
+        view = View(
+            live, expander, read_constant, memo={}, tame={}, watch=watch or Watch(), rounding=rounding,
+            scopes=scopes or {},
+        )  # fmt: skip
         for value, node in live.nodes.items():
             view.watch.look()
             view._enter(value, node)
@@ -103,6 +114,21 @@ class View:
     def values(self) -> Values:
         """What is known of the ids."""
         return self.table.values
+
+    def scope(self, value: int) -> Scope:
+        """The branches that a value is computed in; one that has no name yet is where all are that read it."""
+        scopes: list[Scope] = []
+        waiting, seen = [value] if self.scopes else [], {value}
+        while waiting:
+            one = waiting.pop()
+            name = self.values.names.get(one)
+            if name is None:
+                readers = [reader for reader in self.users.get(one, ()) if reader not in seen]
+                seen.update(readers)
+                waiting += readers
+            else:
+                scopes.append(self.scopes.get(name, ()))
+        return tuple(level[0] for level in takewhile(_all_equal, zip(*scopes, strict=False)))
 
     def ranks(self) -> Ranks:
         """A number for each id of the table, above those of the operands of its node."""
@@ -122,6 +148,7 @@ class View:
             tops=self.tops,
             watch=self.watch,
             rounding=self.rounding,
+            scopes=self.scopes,
             users=dict(self.users),
             by_operator={kind: dict(ids) for kind, ids in self.by_operator.items()},
         )
@@ -142,6 +169,7 @@ class View:
             tops=self.tops,
             watch=self.watch,
             rounding=self.rounding,
+            scopes=self.scopes,
             unsought=self.unsought,
             users=dict(self.users),
             owners=dict(self.owners),

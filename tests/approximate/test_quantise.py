@@ -16,12 +16,13 @@ from taso_py.approximate import quantise
 from taso_py.approximate import quantiser as quantiser_process
 from taso_py.approximate.judge import Judge
 from taso_py.approximate.layers import approximate_nodes, layers_of, quantised_layers
-from taso_py.approximate.model import foreign_domains, overridable, restored
+from taso_py.approximate.model import foreign_domains, restored
 from taso_py.approximate.quantise import CALIBRATORS, QuantiseError, Quantiser
 from taso_py.approximate.samples import Samples
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.errors import TooLateError
+from taso_py.onnx_io.read import overridable
 from tests.helpers import faulty_quantiser, frugal_quantiser
 from tests.helpers.precision import CHANNELS, classifier, elementwise, half, samples
 

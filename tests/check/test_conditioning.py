@@ -194,3 +194,16 @@ def test_float64_within_a_function_counts() -> None:
     assert evaluate(proto.SerializeToString(), feeds)
     with pytest.raises(ModelError, match="float64"):
         evaluate(proto.SerializeToString(), feeds, noise=0)
+
+
+@pytest.mark.parametrize("opset", [8, 14])
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.001, False)])
+def test_a_mean_that_cancels_with_the_bias_is_as_true_as_its_kernel(opset: int, factor: float, passes: bool) -> None:
+    """The float64 evaluation tells it, which before opset 14 evaluated BatchNormalization as in training."""
+    scale = factor / np.sqrt(1 + 1e-5)
+    numbers = f"scale = Constant<value = float {{{scale:.9f}}}>() shift = Constant<value = float {{{1 - scale:.9e}}}>()"
+    ones = "ones = Constant<value = float[4] {1, 1, 1, 1}>()"
+    text = "agraph (float[1,4,8,8] x) => (float[1,4,8,8] y) {{ {} }}"
+    one = model(text.format(f"{ones} y = BatchNormalization(x, ones, ones, ones, ones)"), opset)
+    other = model(text.format(f"{numbers} s = Mul(x, scale) y = Add(s, shift)"), opset)
+    assert api.check(one, other).passed == passes

@@ -52,7 +52,8 @@ def rewriter(rules: str | None = None, *names: str) -> tuple[Rewriter, Canonical
 
 def view_of(loaded: Loaded, canonical: Canonicalizer) -> View:
     """The matcher's view of a loaded model."""
-    return View.of(loaded.table, canonical.expand, loaded.folder.value, rounding=rounding_bodies(loaded.proto))
+    rounding, read = rounding_bodies(loaded.proto), loaded.folder.value
+    return View.of(loaded.table, canonical.expand, read, rounding=rounding, scopes=loaded.scopes)
 
 
 def sizes(table: Table, operator: str) -> list[tuple[object, ...]]:

@@ -46,9 +46,9 @@ KEPT = {
     "returned": ("agraph (float[4] x) => (float[4] a, float[4] b) { a = Relu(x) b = Relu(x) }", "a", "b"),
     "unread": ("agraph (float[4] x) => (float[4] y) { a = Relu(x) b = Relu(x) y = Neg(a) }", "a", "b"),
     "read by a body": (
-        """agraph (float[4] x, bool c) => (float[4] y) { a = Relu(x) b = Relu(x) n = Neg(a)
-          z = If(c) <then_branch = g1 () => (float[4] t) { t = Neg(b) },
-                     else_branch = g2 () => (float[4] e) { e = Exp(b) }> y = Add(z, n) }""",
+        """agraph (float[4] x, int64 k) => (float[4] y) { a = Relu(x) b = Relu(x) n = Neg(a)
+          z = Loop(k, , x) <body = g (int64 i, bool on, float[4] s) => (bool more, float[4] t) {
+            more = Identity(on) t = Add(s, b) }> y = Add(z, n) }""",
         "a", "b",
     ),
     "random": (

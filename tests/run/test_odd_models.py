@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from taso_py.cli import main
 from taso_py.run.candidates import _save_arrays
+from tests.conftest import RunCli
+from tests.helpers.certified import overridable
 
 FLOAT, INT, INT32, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.STRING
 node, value = helper.make_node, helper.make_tensor_value_info
@@ -248,3 +250,13 @@ def test_inputs_of_any_name_are_saved(tmp_path: Path) -> None:
     _save_arrays(tmp_path / "inputs.npz", arrays)
     with np.load(tmp_path / "inputs.npz") as found:
         assert {name: found[name].tolist() for name in found} == {name: one.tolist() for name, one in arrays.items()}
+
+
+def test_weights_that_callers_may_override_are_pointed_out(tmp_path: Path, run_cli: RunCli) -> None:
+    onnx.save(overridable(), tmp_path / "model.onnx")
+    for command in ("inspect model.onnx", "optimize model.onnx --no-race --dry-run"):
+        told = run_cli(*command.split()).stderr
+        assert "initializer 'w' is listed among the inputs" in told
+        assert "--freeze-initializers" in told
+    frozen = run_cli("optimize", "model.onnx", "--no-race", "--dry-run", "--freeze-initializers")
+    assert (frozen.returncode, frozen.stderr) == (0, "")

@@ -1,0 +1,196 @@
+"""What branches of If nodes computed goes back into them, and what only they read.
+
+A node goes into the innermost branch that has all of its readers, so that nothing is computed that was not before:
+where readers in several places do not cover all that may happen, each has a node of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeAlias
+
+import onnx_ir as ir
+
+from taso_py.errors import ContractError
+from taso_py.onnx_io.branches import BRANCHES
+from taso_py.onnx_io.spell import UsedNames
+from taso_py.onnx_io.structure import bodies, has_graphs, topological_order
+
+Place: TypeAlias = tuple[tuple[ir.Node, str], ...]
+"""An If and the name of one of its branches, then those of an If in it; of the main graph: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    place: Place
+    node: ir.Node
+    position: int
+
+
+def nest(graph: ir.Graph, outside: Set[str], weights: Set[str], names: UsedNames) -> None:
+    """Move nodes of the main graph into the branches that read them, in place.
+
+    Nodes that make a value of these names stay ``outside``; initializers with the names of ``weights`` go in as well;
+    ``names`` are those that values have.
+    """
+    _Nesting(graph, outside, weights, names).run()
+
+
+def count(graph: ir.Graph) -> int:
+    """Nodes of a graph and of the branches in it that compute something."""
+    total = 0
+    waiting = [graph]
+    while waiting:
+        one = waiting.pop()
+        total += len(one)
+        for node in one:
+            branches = _branches(node).values()
+            waiting.extend(() if all(map(_is_shell, branches)) else branches)
+    return total
+
+
+def _branches(node: ir.Node) -> dict[str, ir.Graph]:
+    if node.op_type != "If" or node.domain:
+        return {}
+    return {name: node.attributes[name].as_graph() for name in BRANCHES if name in node.attributes}
+
+
+def _is_shell(branch: ir.Graph) -> bool:
+    return not branch.initializers and all(node.op_type == "Identity" and not node.domain for node in branch)
+
+
+@dataclass(slots=True)
+class _Nesting:
+    graph: ir.Graph
+    outside: Set[str]
+    weights: Set[str]
+    names: UsedNames
+    _: KW_ONLY
+    places: dict[ir.Node, Place] = field(default_factory=dict)
+    readers: dict[int, tuple[ir.Node, str]] = field(default_factory=dict)
+    """By a subgraph's identity the node of the main graph that has it, and which of its branches it is, or none."""
+    copies: dict[ir.Node, list[ir.Node]] = field(default_factory=lambda: defaultdict(list))
+
+    def run(self) -> None:
+        nodes = list(self.graph)
+        shells = [(node, name, branch) for node in nodes for name, branch in self._shells(node).items()]
+        if not shells:
+            return
+        self._note_readers(nodes)
+        order = [nodes[k] for k in topological_order(nodes)]
+        for node in reversed(order):
+            self._place(node)
+        inside: dict[tuple[ir.Node, str], list[ir.Node]] = defaultdict(list)
+        for one in (one for node in order for one in (node, *self.copies[node])):
+            if self.places[one]:
+                inside[self.places[one][-1]].append(one)
+        self._place_weights({(node, name): branch for node, name, branch in shells})
+        self.graph.remove([node for node in order if self.places[node]])
+        for node, name, branch in shells:
+            branch.insert_before(branch[0], inside[node, name])
+        for _, _, branch in shells:
+            _name_results(branch)
+
+    def _shells(self, node: ir.Node) -> Mapping[str, ir.Graph]:
+        found = _branches(node)
+        return found if len(found) == len(BRANCHES) and all(map(_is_shell, found.values())) else {}
+
+    def _note_readers(self, nodes: Sequence[ir.Node]) -> None:
+        for node in nodes:
+            for name, branch in self._shells(node).items():
+                self.readers[id(branch)] = node, name
+            for body in bodies(node):
+                for inner in (body, *body.subgraphs()):
+                    self.readers.setdefault(id(inner), (node, ""))
+
+    def _place(self, node: ir.Node) -> None:
+        """Where a node goes, once it is known where its readers are."""
+        names = [value.name for value in node.outputs if value.name]
+        uses = [_Use(self._place_of(use.node), use.node, use.idx) for v in node.outputs for use in v.uses()]
+        if any(v.is_graph_output() for v in node.outputs) or not uses or not self.outside.isdisjoint(names):
+            self.places[node] = ()
+            return
+        groups = [uses] if not node.inputs else _covered(uses, 0)
+        if len(groups) > 1 and has_graphs(node):
+            raise ContractError(f"{names[0]!r} would be computed twice, and it has graphs of its own")
+        self.places[node] = _common(groups[0])
+        for group in groups[1:]:
+            self._copy(node, group)
+
+    def _place_weights(self, branches: Mapping[tuple[ir.Node, str], ir.Graph]) -> None:
+        for name in [name for name in self.graph.initializers if name in self.weights]:
+            value = self.graph.initializers[name]
+            uses = [_Use(self._place_of(use.node), use.node, use.idx) for use in value.uses()]
+            place = _common(uses) if uses else ()
+            if place:
+                del self.graph.initializers[name]
+                branches[place[-1]].register_initializer(value)
+
+    def _place_of(self, reader: ir.Node) -> Place:
+        graph = reader.graph
+        if graph is self.graph or graph is None:
+            return self.places[reader]
+        owner, name = self.readers[id(graph)]
+        return (*self.places[owner], (owner, name)) if name else self.places[owner]
+
+    def _copy(self, node: ir.Node, group: Sequence[_Use]) -> None:
+        outputs = [ir.Value(name=self.names.fresh(f"{v.name}/again"), type=v.type, shape=v.shape) for v in node.outputs]
+        copy = ir.Node(
+            node.domain, node.op_type, node.inputs, list(node.attributes.values()), outputs=outputs, name=node.name
+        )
+        for use in group:
+            index = node.outputs.index(use.node.inputs[use.position])
+            use.node.replace_input_with(use.position, outputs[index])
+        self.places[copy] = _common(group)
+        self.copies[node].append(copy)
+
+
+def _common(uses: Sequence[_Use]) -> Place:
+    """The innermost place that holds all of them."""
+    first, length = uses[0].place, min(len(use.place) for use in uses)
+    return first[: next((k for k in range(length) if any(use.place[k] != first[k] for use in uses)), length)]
+
+
+def _covered(uses: Sequence[_Use], depth: int) -> list[Sequence[_Use]]:
+    """The uses in groups for each of which one node can do: whatever happens, some use of it is reached."""
+    depth = max(depth, len(_common(uses)))
+    if _is_reached(uses, depth):
+        return [uses]
+    branches: dict[tuple[ir.Node, str], list[_Use]] = defaultdict(list)
+    for use in uses:
+        branches[use.place[depth]].append(use)
+    return [group for inner in branches.values() for group in _covered(inner, depth + 1)]
+
+
+def _is_reached(uses: Sequence[_Use], depth: int) -> bool:
+    """Whether some use is reached wherever the place at this depth, which has all of them, is."""
+    if any(len(use.place) == depth for use in uses):
+        return True
+    by_node: dict[ir.Node, dict[str, list[_Use]]] = defaultdict(lambda: defaultdict(list))
+    for use in uses:
+        node, name = use.place[depth]
+        by_node[node][name].append(use)
+    return any(
+        len(branches) == len(BRANCHES) and all(_is_reached(inner, depth + 1) for inner in branches.values())
+        for branches in by_node.values()
+    )
+
+
+def _name_results(branch: ir.Graph) -> None:
+    """Values that a branch computes and returns have the result's name, and no node that gives it to them."""
+    for identity in [node for node in branch if node.op_type == "Identity" and not node.domain]:
+        (result,), value = identity.outputs, identity.inputs[0]
+        maker = None if value is None else value.producer()
+        if value is None or maker is None or maker.graph is not branch or value.is_graph_output():
+            continue
+        if not result.is_graph_output() or result.uses():
+            continue
+        position = next(k for k, output in enumerate(branch.outputs) if output is result)
+        branch.remove(identity)
+        identity.replace_input_with(0, None)
+        value.name, value.doc_string = result.name, result.doc_string
+        value.type, value.shape = result.type, result.shape
+        value.metadata_props.update(result.metadata_props)
+        branch.outputs[position] = value
