@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -24,12 +26,18 @@ from taso_py.backend.statistics import (
     percentiles,
 )
 from taso_py.errors import TooLateError
+from taso_py.stop import Interrupted
 
 MIN_CONFIRM_ROUNDS, _FEW_ROUNDS, _CLEAR = 12, 6, 0.05
 """Rounds of a confirmation that suffice, and that suffice where each of them shows a gain of so much: more than a
 session's place in memory is worth, and by chance one in 64."""
 GROUPS = 3
 """How often a confirmation makes its sessions anew."""
+_LONGER_S, _LONGER_GROUPS = 20.0, 4
+"""How long a doubtful gain is measured on, and how often with new sessions: the speeds of a shared machine last for
+seconds, and a small gain at one of them can be a loss at another."""
+_SPEEDS_APART, _SPEED_ROUNDS = 1.25, 4
+"""Factor between the times of rounds that belong to two speeds of the machine, and rounds that tell of one."""
 _OPENING_SHARE = 0.3
 """Part of a confirmation's time that opening the sessions may take."""
 _PATIENCE_S = 2.0
@@ -68,7 +76,26 @@ class Confirmation:
     def improves(self, min_gain: float = 0.01) -> bool:
         """Enough rounds, lower bound above 1, median at least 1 + min_gain, slower in no workload."""
         fast = self.low > 1 and self.speedup >= 1 + min_gain
-        return fast and self.suffices(min_gain) and not self.slower
+        return fast and self.suffices(min_gain) and not self.slower and min(self.by_speed(), default=1.0) >= 1
+
+    def by_speed(self) -> list[float]:
+        """The median speed-up at each speed that the machine had, fastest first; rounds that are too few have none.
+
+        Rounds are told apart by both of their times, so that chance in one of them favours none.
+        """
+        rounds = sorted(self.rounds_ms, key=math.prod)
+        found, first = list[float](), 0
+        for i in range(1, len(rounds) + 1):
+            if i == len(rounds) or math.prod(rounds[i]) > _SPEEDS_APART**2 * math.prod(rounds[first]):
+                if i - first >= _SPEED_ROUNDS:
+                    found.append(median([before / after for before, after in rounds[first:i]]))
+                first = i
+        return found
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it seems a gain, but so small that chance, or another speed of the machine, may take it away."""
+        return self.speedup > 1 and self.low < 1 + _CLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +151,34 @@ def confirm(
     Where it waited little, the interval holds the ratio without that as well.
     The sessions are made anew ``groups`` times, in alternating order, because a session's place in memory can
     favour it by a percent for as long as it lives; less often where opening them would take most of the time.
+    A gain that is doubtful is measured for longer, as far as there is time.
     """
+    measured = partial(_measured, config, original, winner, workloads, block_s=block_s, run_s=run_s)
+    found = measured(deadline=deadline, rounds=rounds, groups=groups)
+    first = _concluded(found, seed)
+    now = time.monotonic()
+    until = min(deadline, now + _LONGER_S)
+    more = int((until - now) / (2 * len(workloads) * (1.25 * block_s + 2 * run_s)))
+    if isinstance(first, Confirmation) and first.doubtful and more > 0:
+        with suppress(Interrupted):
+            found += measured(deadline=until, rounds=more, groups=_LONGER_GROUPS)
+            return _concluded(found, seed)
+    return first
+
+
+def _measured(
+    config: WorkerConfig,
+    original: ModelRef,
+    winner: ModelRef,
+    workloads: Sequence[Feeds],
+    *,
+    deadline: float,
+    rounds: int,
+    groups: int,
+    block_s: float,
+    run_s: float,
+) -> list[Timings]:
+    """Rounds of both in a fresh worker, in so many pairs of sessions or fewer."""
     found, missing = list[Timings](), rounds
     feeds = [feed for feed in workloads for _ in range(2)]
     with Worker(config) as worker, worker.keeping_to(deadline + _PATIENCE_S):
@@ -144,7 +198,7 @@ def confirm(
             missing, groups = missing - len(timed.rounds), groups - 1
             for handle in handles:
                 worker.close(handle)
-    return _concluded(found, seed)
+    return found
 
 
 def bench(

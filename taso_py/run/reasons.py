@@ -81,4 +81,7 @@ def not_confirmed(job: Run, confirmation: Confirmation | Unconfirmed) -> tuple[R
         )
     if confirmation.low <= 1 < confirmation.high and confirmation.speedup >= 1 + job.options.min_gain:
         return "too noisy", f"a fresh measurement gave {interval}, too wide to say: run on a quieter machine"
+    if confirmation.low > 1 and min(speeds := confirmation.by_speed(), default=1.0) < 1:
+        words = ", ".join(f"{speed:.3f}" for speed in speeds)
+        return "not confirmed", f"a fresh measurement gave {interval}, but not at every speed of this machine: {words}"
     return "not confirmed", f"a fresh measurement gave {interval}{bound(job)}"

@@ -20,6 +20,7 @@ from taso_py.backend.protocol import Feeds, ModelRef, Time, Timings, WorkerConfi
 from taso_py.backend.statistics import bootstrap_interval, geometric_mean, percentiles
 from taso_py.backend.timing import Confirmation, Unconfirmed, bench, confirm, confirmation_of
 from taso_py.errors import TooLateError
+from taso_py.stop import Interrupted
 from tests.helpers.scripted import NEVER, ONE, ScriptedWorker, X, refs, text_model
 
 
@@ -63,6 +64,10 @@ def test_small_statistics() -> None:
         ({"rounds": 6, "rounds_ms": ((2.2, 2.0),) * 6}, True),
         ({"rounds": 5, "rounds_ms": ((2.2, 2.0),) * 5}, False),
         ({"rounds": 11, "rounds_ms": (*((2.2, 2.0),) * 10, (2.09, 2.0))}, False),
+        ({"rounds_ms": ((2.2, 2.0),) * 20 + ((3.9, 4.0),) * 4}, False),
+        ({"rounds_ms": ((2.2, 2.0),) * 20 + ((3.9, 4.0),) * 3}, True),
+        ({"rounds_ms": ((2.2, 2.0),) * 20 + ((4.0, 4.0),) * 4}, True),
+        ({"rounds_ms": ((2.2, 2.0),) * 20 + ((2.2, 2.3),) * 4}, True),
         ({"workloads": (timing.Interval(1.2, 1.1, 1.3), timing.Interval(0.97, 0.95, 0.99))}, False),
         ({"workloads": (timing.Interval(1.2, 1.1, 1.3), timing.Interval(0.99, 0.97, 1.01))}, True),
     ],
@@ -104,6 +109,55 @@ def test_confirmation_pairs_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
         *("original", "winner"),
     ]
     assert made[0].most_alive == 2
+
+
+def test_a_small_gain_is_measured_for_longer_and_must_hold_at_every_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the rounds of the first confirmation the machine is fast, and after them it is slow for a while."""
+    made: list[ScriptedWorker] = []
+
+    def confirmed(slow: float, **options: Any) -> Confirmation | timing.Unconfirmed:
+        def seconds(name: str, _workload: int, number: int) -> float:
+            own = 1.0 if len(made) == 1 else 2.0 if number <= 10 else 1.1
+            return own * (1.0 if name == "original" else 0.98 if own < 2 else 1 / slow)
+
+        def worker(_config: WorkerConfig) -> ScriptedWorker:
+            made.append(ScriptedWorker(seconds))
+            return made[-1]
+
+        made.clear()
+        monkeypatch.setattr(timing, "Worker", worker)
+        return confirm(WorkerConfig(), *refs("original", "winner"), ONE, rounds=12, **options)
+
+    held, lost = confirmed(1.02, deadline=NEVER), confirmed(0.93, deadline=NEVER)
+    assert isinstance(held, Confirmation)
+    assert isinstance(lost, Confirmation)
+    assert held.improves()
+    assert held.rounds == lost.rounds > 30
+    assert lost.low > 1
+    assert lost.by_speed() == pytest.approx([1 / 0.98, 0.93])
+    assert not lost.improves()
+    assert len(made[1].names) == 2 * 4
+
+
+def test_who_asks_to_stop_while_a_small_gain_is_measured_longer_gets_what_was_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[ScriptedWorker] = []
+
+    def seconds(name: str, _workload: int, _number: int) -> float:
+        if len(made) > 1:
+            raise Interrupted
+        return 1.0 if name == "original" else 0.98
+
+    def worker(_config: WorkerConfig) -> ScriptedWorker:
+        made.append(ScriptedWorker(seconds))
+        return made[-1]
+
+    monkeypatch.setattr(timing, "Worker", worker)
+    found = confirm(WorkerConfig(), *refs("original", "winner"), ONE, deadline=NEVER, rounds=12)
+    assert isinstance(found, Confirmation)
+    assert (found.rounds, len(made)) == (12, 2)
+    assert found.improves()
 
 
 @pytest.mark.parametrize(("budget", "openings"), [(100.0, 3), (8.0, 2), (4.0, 1)])

@@ -233,9 +233,9 @@ def test_a_name_that_no_rule_has_is_a_usage_error(own_rules: Path, capsys: Any) 
     assert "did you mean 'double'?" in capsys.readouterr().err
 
 
-def test_a_full_lock_is_read_at_once(tmp_path: Path) -> None:
+def test_a_full_lock_is_read_without_prover_and_onnx(tmp_path: Path) -> None:
     program = f"""
-import sys, time
+import sys
 from pathlib import Path
 from taso_py.rules import lock
 from taso_py.rules.library import load_file
@@ -249,14 +249,10 @@ lock.Lock().updated(made, rules, lock.installed_z3()).write(path)
 lock.lock_path = lambda: path
 load_file.__globals__["_parsed"].cache_clear()
 from taso_py.cli import main
-start = time.process_time()
-code = main(["verify"])
-print(code, time.process_time() - start, "z3" in sys.modules, "onnx" in sys.modules)
+print(main(["verify"]), "z3" in sys.modules, "onnx" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], env=cli_environment(), capture_output=True, text=True)
-    code, seconds, z3, onnx = done.stdout.splitlines()[-1].split()
-    assert (code, z3, onnx) == ("0", "False", "False"), done.stderr
-    assert float(seconds) < 2.0
+    assert done.stdout.splitlines()[-1].split() == ["0", "False", "False"], done.stderr
 
 
 def test_a_disagreement_is_saved_and_the_rest_is_judged(
