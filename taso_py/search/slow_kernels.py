@@ -23,5 +23,12 @@ SLOW_KERNELS: Mapping[str, Bundle] = {
     "cubic interpolation": Bundle(("cubic-resize-by-products",)),
     "few outputs as transposed": Bundle(("few-channels-as-transposed",)),
     "few outputs in phases": Bundle(("few-channels-in-phases",)),
+    "frames in threes": Bundle(("frames-in-threes", "frames-in-threes-by-two", "frames-in-threes-within")),
+    "frames one by one": Bundle(("frames-one-by-one",)),
+    "pixels over time": Bundle(("pixels-over-time",)),
+    "turned pairs": Bundle(
+        tuple(f"turned-{turned}{taken}" for turned in ("pairs", "by-angles") for taken in ("", "-apart", "-picked")),
+        ("turned-but-for-some-rows", "turned-but-for-some-rows-of-heads"),
+    ),
 }
 """Name -> rules; an alternative comes after what is mostly faster."""

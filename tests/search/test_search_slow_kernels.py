@@ -18,6 +18,31 @@ IMAGE = "float[2,4,6,8] x"
 CHANNELS = "Constant<value = float[4,1,1] {0.1, 0.2, 0.3, 0.4}>()"
 CONV = "agraph (float[1,24,8,10] x, float[{o},24,3,3] w) => (float[1,{o},{h},{v}] y) {{ y = Conv{more}(x, w) }}"
 
+FILM = (
+    "agraph (float[2,4,5,6,8] x, float[6,{c},{k}] w, float[6] b) => (float[2,6,{y}] y) {{ y = Conv<{more}>(x, w, b) }}"
+)
+
+EACH = "zero = Constant<value_ints = [0]>() one = Constant<value_ints = [1]>() two = Constant<value_ints = [2]>()"
+BY_STEPS = f"""{EACH} end = Constant<value_ints = [9223372036854775807]>() last = Constant<value_ints = [3]>()
+    even = Slice(x, zero, end, last, two) odd = Slice(x, one, end, last, two)"""
+IN_PAIRS = "split = Constant<value_ints = [2,3,5,4,2]>() each = Reshape(x, split)"
+APART = f"""{IN_PAIRS} axis = Constant<value_ints = [-1]>()
+    first, second = Split<axis = -1>(each) even = Squeeze(first, axis) odd = Squeeze(second, axis)"""
+PICKED = f"""{IN_PAIRS} zero = Constant<value_int = 0>() one = Constant<value_int = 1>()
+    even = Gather<axis = -1>(each, zero) odd = Gather<axis = 4>(each, one)"""
+BY_RIGHT_ANGLES = "left = Neg(odd)"
+BY_ANGLES = """
+    c = Constant<value = float[3,1,4] {0.5, 0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0, -1.0, -0.5}>()
+    s = Constant<value = float[4] {0.5, -0.1, 0.9, 0.3}>()
+    ac = Mul(even, c) bs = Mul(odd, s) as = Mul(s, even) bc = Mul(c, odd) left = Sub(ac, bs) right = Add(bc, as)"""
+
+
+def turned(taken: str, by: str, right: str = "even", axis: int = -1) -> str:
+    joined = f"""last_axis = Constant<value_ints = [-1]>() shape = Constant<value_ints = [2,3,5,8]>()
+        a = Unsqueeze(left, last_axis) b = Unsqueeze({right}, last_axis)
+        pairs = Concat<axis = {axis}>(a, b) y = Reshape(pairs, shape)"""
+    return graph("float[2,3,5,8] x", "2,3,5,8", f"{taken} {by} {joined}")
+
 
 def graph(given: str, of: str, body: str) -> str:
     return f"agraph ({given}) => (float[{of}] y) {{ {body} }}"
@@ -42,6 +67,33 @@ def graph(given: str, of: str, body: str) -> str:
         ("few-channels-as-transposed", CONV.format(o=1, h=8, v=10, more="<pads = [1,1,1,1]>"), "Conv"),
         ("few-channels-as-transposed", CONV.format(o=8, h=6, v=8, more=""), "Conv"),
         ("few-channels-in-phases", CONV.format(o=3, h=8, v=10, more="<pads = [1,1,1,1]>"), ""),
+        (
+            "frames-one-by-one",
+            FILM.format(c=4, k="1,3,3", y="5,3,6", more="strides = [1,2,1], pads = [0,1,0,0,1,0]"),
+            "",
+        ),
+        (
+            "pixels-over-time",
+            FILM.format(c=2, k="3,1,1", y="2,6,8", more="strides = [3,1,1], pads = [1,0,0,2,0,0], group = 2"),
+            "",
+        ),
+        (
+            "frames-in-threes",
+            FILM.format(c=4, k="3,3,3", y="5,4,4", more="pads = [1,0,0,1,0,0], dilations = [1,1,2]"),
+            "",
+        ),
+        (
+            "frames-in-threes-by-two",
+            FILM.format(c=2, k="3,1,3", y="3,6,8", more="strides = [2,1,1], pads = [1,0,1,1,0,1], group = 2"),
+            "",
+        ),
+        ("frames-in-threes-within", FILM.format(c=4, k="3,2,2", y="3,3,7", more="strides = [1,2,1]"), ""),
+        ("turned-pairs", turned(BY_STEPS, BY_RIGHT_ANGLES), "Concat"),
+        ("turned-pairs-apart", turned(APART, BY_RIGHT_ANGLES), "Concat"),
+        ("turned-pairs-picked", turned(PICKED, BY_RIGHT_ANGLES), "Concat"),
+        ("turned-by-angles", turned(BY_STEPS, BY_ANGLES, "right"), "Concat"),
+        ("turned-by-angles-apart", turned(APART, BY_ANGLES, "right"), "Concat"),
+        ("turned-by-angles-picked", turned(PICKED, BY_ANGLES, "right"), "Concat"),
     ],
 )
 def test_it_is_written_with_others(rule: str, text: str, gone: str) -> None:
@@ -64,6 +116,15 @@ def test_it_is_written_with_others(rule: str, text: str, gone: str) -> None:
         ("few-channels-as-transposed", CONV.format(o=2, h=14, v=16, more="<pads = [4,4,4,4]>")),
         ("few-channels-as-transposed", CONV.format(o=9, h=6, v=8, more="")),
         ("few-channels-in-phases", CONV.format(o=1, h=7, v=9, more="<pads = [1,1,0,0]>")),
+        ("frames-one-by-one", FILM.format(c=4, k="1,3,3", y="3,4,6", more="strides = [2,1,1]")),
+        ("frames-one-by-one", FILM.format(c=4, k="1,3,3", y="7,4,6", more="pads = [1,0,0,1,0,0]")),
+        ("frames-in-threes", FILM.format(c=4, k="3,3,3", y="2,4,6", more="strides = [3,1,1], pads = [1,0,0,1,0,0]")),
+        ("frames-in-threes", FILM.format(c=4, k="3,3,3", y="4,4,6", more="pads = [1,0,0,0,0,0]")),
+        ("frames-in-threes", FILM.format(c=4, k="3,3,3", y="3,4,6", more="pads = [1,0,0,1,0,0], dilations = [2,1,1]")),
+        ("turned-pairs", turned(BY_STEPS, "left = Neg(even)", "odd")),
+        ("turned-pairs", turned(BY_STEPS, BY_RIGHT_ANGLES, axis=3)),
+        ("turned-by-angles", turned(BY_STEPS, BY_ANGLES.replace("Mul(c, odd)", "Mul(s, odd)"), "right")),
+        ("turned-by-angles-picked", turned(PICKED, BY_ANGLES.replace("Sub(ac, bs)", "Sub(bs, ac)"), "right")),
     ],
 )
 def test_it_stays(rule: str, text: str) -> None:
