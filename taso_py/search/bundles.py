@@ -173,6 +173,9 @@ BUNDLES: Mapping[str, Bundle] = {
     "images of one row": Bundle(
         (
             "conv-of-one-row",
+            "transposed-conv-of-one-row",
+            "max-pool-of-one-row",
+            "average-pool-of-one-row",
             "relu-between-axes",
             "gelu-between-axes",
             "gelu-written-out-between-axes",
@@ -182,6 +185,7 @@ BUNDLES: Mapping[str, Bundle] = {
             "sigmoid-between-axes",
             "swish-between-axes",
             "normalisation-between-axes",
+            "concat-of-rows-of-images",
             "squeeze-of-sum",
             "sum-between-axes",
         )

@@ -22,6 +22,11 @@ FILM = (
     "agraph (float[2,4,5,6,8] x, float[6,{c},{k}] w, float[6] b) => (float[2,6,{y}] y) {{ y = Conv<{more}>(x, w, b) }}"
 )
 
+ROW = "agraph (float[2,4,8] x) => (float[2,{c},{l}] y) {{ {body} }}"
+AVERAGE = "y = AveragePool<kernel_shape = [3], strides = [2], pads = [0,1], {more}>(x)"
+TRANSPOSED = """w = Constant<value = float[4,3,2] {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2,
+    1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.1, 2.2, 2.3, 2.4}>()
+    y = ConvTranspose<strides = [2], dilations = [3], output_padding = [1], pads = [0,1], group = 2>(x, w)"""
 EACH = "zero = Constant<value_ints = [0]>() one = Constant<value_ints = [1]>() two = Constant<value_ints = [2]>()"
 BY_STEPS = f"""{EACH} end = Constant<value_ints = [9223372036854775807]>() last = Constant<value_ints = [3]>()
     even = Slice(x, zero, end, last, two) odd = Slice(x, one, end, last, two)"""
@@ -88,6 +93,14 @@ def graph(given: str, of: str, body: str) -> str:
             "",
         ),
         ("frames-in-threes-within", FILM.format(c=4, k="3,2,2", y="3,3,7", more="strides = [1,2,1]"), ""),
+        (
+            "max-pool-of-one-row",
+            ROW.format(c=4, l=4, body="y = MaxPool<kernel_shape = [3], strides = [2], pads = [1,0]>(x)"),
+            "",
+        ),
+        ("average-pool-of-one-row", ROW.format(c=4, l=4, body=AVERAGE.format(more="count_include_pad = 1")), ""),
+        ("average-pool-of-one-row", ROW.format(c=4, l=4, body=AVERAGE.format(more="ceil_mode = 0")), ""),
+        ("transposed-conv-of-one-row", ROW.format(c=6, l=18, body=TRANSPOSED), ""),
         ("turned-pairs", turned(BY_STEPS, BY_RIGHT_ANGLES), "Concat"),
         ("turned-pairs-apart", turned(APART, BY_RIGHT_ANGLES), "Concat"),
         ("turned-pairs-picked", turned(PICKED, BY_RIGHT_ANGLES), "Concat"),
