@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 
 from taso_py.cost.fusions import fused
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, evaluate, symbol
+from taso_py.graph.sizes import Size, symbol
+from taso_py.graph.substitution import evaluate
 from taso_py.graph.table import Node, Opaque, Table
 from taso_py.graph.types import BYTES, TensorType
 from taso_py.ops.numeric import operations

@@ -7,7 +7,7 @@ polynomials are equal exactly when they compare equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -229,6 +229,9 @@ def floor_divide(a: Size, b: Size) -> Size:
         return a // b
     if b == 1:
         return a
+    exact = _exact_quotient(a, b)
+    if exact is not None:
+        return exact
     whole: list[tuple[Monomial, int]] = []
     rest: list[tuple[Monomial, int]] = []
     for monomial, coefficient in _terms(a):
@@ -275,34 +278,25 @@ def _divide_term(monomial: Monomial, coefficient: int, b: Size) -> tuple[Monomia
     return (tuple(left), coefficient // factor) if coefficient % factor == 0 else None
 
 
-def substitute(size: Size, values: Mapping[str, Size]) -> Size:
-    """``size`` with symbols replaced; symbols not in ``values`` stay."""
-    return evaluate(size, lambda s: values.get(s.name, _atom(s)))
+def _exact_quotient(a: Size, b: Size) -> Size | None:
+    """a / b where b has several terms and divides a as a polynomial; None elsewhere."""
+    divisor = _terms(b)
+    if len(divisor) < 2:
+        return None
+    leading = _from_terms([max(divisor, key=_rank)])
+    quotient: Size = 0
+    while a != 0:
+        term = _divide_term(*max(_terms(a), key=_rank), leading)
+        if term is None:
+            return None
+        quotient, a = quotient + _from_terms([term]), a - _from_terms([term]) * b
+    return quotient
 
 
-def evaluate(size: Size, value: Callable[[Symbol], Size]) -> Size:
-    """``size`` with every symbol mapped by ``value``."""
-    if isinstance(size, int):
-        return size
-    total: Size = 0
-    for monomial, coefficient in size.terms:
-        product: Size = coefficient
-        for atom in monomial:
-            product = product * _evaluate_atom(atom, value)
-        total = total + product
-    return total
-
-
-def _evaluate_atom(atom: Atom, value: Callable[[Symbol], Size]) -> Size:
-    match atom:
-        case Symbol():
-            return value(atom)
-        case Floor(numerator, denominator):
-            return floor_divide(evaluate(numerator, value), evaluate(denominator, value))
-        case Entry(table, index):
-            return entry(table, evaluate(index, value))
-        case Image(function, extent, index):
-            return image(function, evaluate(extent, value), evaluate(index, value))
+def _rank(term: tuple[Monomial, int]) -> tuple[int, tuple[str, ...]]:
+    """Higher degrees before lower ones; of one degree by the names of the atoms."""
+    monomial, _ = term
+    return len(monomial), tuple(map(str, monomial))
 
 
 def symbols(size: Size) -> frozenset[Symbol]:

@@ -12,7 +12,8 @@ import onnx_ir as ir
 
 from taso_py.arrays import Array
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Expression, substitute
+from taso_py.graph.sizes import Expression
+from taso_py.graph.substitution import substitute
 from taso_py.graph.table import Node, Values
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.onnx_types import onnx_dtype

@@ -23,6 +23,13 @@ SLOW_KERNELS: Mapping[str, Bundle] = {
     "cubic interpolation": Bundle(("cubic-resize-by-products",)),
     "few outputs as transposed": Bundle(("few-channels-as-transposed",)),
     "few outputs in phases": Bundle(("few-channels-in-phases",)),
+    "depthwise in whole blocks": Bundle(
+        ("depthwise-in-whole-blocks",),
+        (
+            *("padded-relu", "padded-clip", "padded-swish", "channels-padded-by-conv"),
+            *("relu-slice", "clip-of-first-channels", "conv-of-first-channels"),
+        ),
+    ),
     "frames in threes": Bundle(("frames-in-threes", "frames-in-threes-by-two", "frames-in-threes-within")),
     "frames one by one": Bundle(("frames-one-by-one",)),
     "pixels over time": Bundle(("pixels-over-time",)),

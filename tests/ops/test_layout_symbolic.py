@@ -11,7 +11,8 @@ import pytest
 from onnx import helper
 
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, substitute, symbol
+from taso_py.graph.sizes import Size, symbol
+from taso_py.graph.substitution import substitute
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.ops.constants import Fill

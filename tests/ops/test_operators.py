@@ -16,7 +16,8 @@ from onnx import numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
 from taso_py.errors import TypingError
-from taso_py.graph.sizes import Size, substitute, symbol
+from taso_py.graph.sizes import Size, symbol
+from taso_py.graph.substitution import substitute
 from taso_py.graph.types import TensorType
 from taso_py.ops import OPERATORS
 from taso_py.ops.algebra import algebra

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, substitute, symbol, symbols
+from taso_py.graph.sizes import Expression, Role, Size, Symbol, floor_divide, symbol, symbols
+from taso_py.graph.substitution import substitute
 from taso_py.prove.kernel.arithmetic import Context, Guard
 from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Proved

@@ -13,7 +13,7 @@ from taso_py.rules.sources import EXCLUDED, sources_digest, trusted_files
 from tests.conftest import ROOT
 
 TRUSTED = """
-graph: __init__.py ordering.py sizes.py table.py types.py
+graph: __init__.py ordering.py sizes.py substitution.py table.py types.py
 ops: __init__.py activations.py algebra.py comparison.py constants.py convolution.py einsum.py elementwise.py expand.py
     gather.py layout.py linear.py lookup.py meaning.py normalization.py numeric.py operator.py padding.py pool.py
     products.py reading.py reduce.py regroup.py reshape.py resize.py rows.py sampling.py slicing.py space.py targets.py

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from taso_py.graph.sizes import Expression, Floor, Size, floor_divide, substitute, symbol, symbols
+from taso_py.graph.sizes import Expression, Floor, Size, floor_divide, symbol, symbols
+from taso_py.graph.substitution import substitute
 
 Dims: TypeAlias = tuple[Size, ...]
 

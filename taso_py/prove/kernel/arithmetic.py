@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 import z3
 
-from taso_py.graph.sizes import Expression, Floor, Image, Size, Symbol, evaluate, floor_divide, symbols
+from taso_py.graph.sizes import Expression, Floor, Image, Size, Symbol, floor_divide, symbols
+from taso_py.graph.substitution import evaluate
 from taso_py.ops.meaning import Compare
 from taso_py.prove.kernel.attempt import Unprovable, current
 

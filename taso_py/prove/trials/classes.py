@@ -14,7 +14,7 @@ import numpy as np
 
 from taso_py.arrays import Array
 from taso_py.graph.sizes import Size, element_variables
-from taso_py.graph.sizes import evaluate as evaluated
+from taso_py.graph.substitution import evaluate as evaluated
 from taso_py.graph.types import TensorType
 from taso_py.ops.algebra import Algebra, algebra
 from taso_py.ops.meaning import Apply, Choose, Compare, Integer, Number, Operand, Read, Reduce, Scalar
