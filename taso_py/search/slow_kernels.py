@@ -1,4 +1,4 @@
-"""Bundles of `rules/kernels.rules`: what is computed by a slow kernel in many places is written with others everywhere.
+"""Bundles that begin with `rules/kernels.rules`: what a slow kernel computes in many places is written with others.
 
 Each kernel by itself: where blocks of channels are lost for one of them, the others may still gain.
 """
