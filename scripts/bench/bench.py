@@ -4,6 +4,7 @@
     python -m scripts.bench.bench nasrnn mobileone_s0
     python -m scripts.bench.bench some/model.onnx --time-budget 300
     python -m scripts.bench.bench --tools generated      beside the library, the generated rules alone
+    python -m scripts.bench.bench --tools without-bundles    beside the whole program, one without a part of its search
     python -m scripts.bench.bench --ep auto --ep-python .venv/openvino/bin/python --out bench_eps_output
     python -m scripts.bench.bench --ep auto --ep-python ... --budget 1e-2 --nncf-python ... --out bench_budget_output
 
@@ -30,6 +31,7 @@ import click
 from rich.table import Table
 
 from scripts.bench import contest_report, report, zoo
+from scripts.bench.ablated import PARTS
 from scripts.bench.contest import run as run_contest
 from scripts.bench.contestants import Contest, Who
 from scripts.bench.feeds import feeds_for
@@ -37,6 +39,7 @@ from scripts.bench.report import Column, Row
 from scripts.bench.tools import (
     ToolRun,
     node_count,
+    run_ablated,
     run_generated,
     run_onnxscript,
     run_onnxsim,
@@ -148,12 +151,17 @@ def assess(model: Path, name: str, runs: Sequence[ToolRun], reference: Path | No
     )
 
 
+def _without(part: str, model: Path, output: Path, settings: Settings) -> ToolRun:
+    return run_ablated(part, model, output, threads=settings.threads, options=settings.options)
+
+
 TOOLS: Mapping[str, Callable[[Path, Path, Settings], ToolRun]] = {
     "onnxsim": lambda model, output, _: run_onnxsim(model, output),
     "onnxslim": lambda model, output, _: run_onnxslim(model, output),
     "onnxscript": lambda model, output, _: run_onnxscript(model, output),
     "ort-transformers": lambda model, output, _: run_ort_transformers(model, output),
     "generated": lambda model, output, s: run_generated(model, output, threads=s.threads, options=s.options),
+    **{f"without-{part}": partial(_without, part) for part in PARTS},
 }
 """What may be run beside the library."""
 

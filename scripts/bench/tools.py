@@ -55,6 +55,17 @@ def run_generated(model_file: Path, output: Path, *, threads: int, options: Sequ
     return replace(run, tool="generated")
 
 
+def run_ablated(part: str, model_file: Path, output: Path, *, threads: int, options: Sequence[str]) -> ToolRun:
+    """``superopt optimize`` without a part of its search, which knows nothing of what others have found or timed."""
+    cache = output.with_suffix(".cache.sqlite")
+    cache.unlink(missing_ok=True)
+    command = [
+        sys.executable, "-m", "scripts.bench.ablated", part, "optimize", str(model_file), "-o", str(output), "--force",
+        "--threads", str(threads), "--cache", str(cache), *options,
+    ]  # fmt: skip
+    return run_tool(f"without-{part}", command, model_file, output)
+
+
 def run_onnxsim(model_file: Path, output: Path) -> ToolRun:
     """``onnxsim IN OUT`` with its defaults."""
     return run_tool("onnxsim", [sys.executable, "-m", "onnxsim", str(model_file), str(output)], model_file, output)

@@ -176,10 +176,11 @@ class Worker:
         return cast("list[Samples]", self._timed(handles, feeds, deadline, Time((), rounds, block_s, 0, warm)).rounds)
 
     def time_undelayed(
-        self, handles: Sequence[int], feeds: Sequence[Feeds], *, rounds: int, block_s: float, deadline: float
-    ) -> Timings:
+        self, handles: Sequence[int], feeds: Sequence[Feeds], *, rounds: int, block_s: float, deadline: float,
+        warm: bool = True,
+    ) -> Timings:  # fmt: skip
         """Like `time_rounds`, of runs that never waited for a CPU, or little; others are made up for if possible."""
-        return self._timed(handles, feeds, deadline, Time((), rounds, block_s, 0, True, undelayed=True))
+        return self._timed(handles, feeds, deadline, Time((), rounds, block_s, 0, warm, undelayed=True))
 
     def _timed(self, handles: Sequence[int], feeds: Sequence[Feeds], deadline: float | None, like: Time) -> Timings:
         entries = tuple((self._session(handle), feed) for handle, feed in zip(handles, feeds, strict=True))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from taso_py.backend.blocks import LONG_RUN_S
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef
 from taso_py.backend.statistics import Interval, bootstrap_interval, geometric_mean
@@ -55,6 +56,7 @@ def race(
     deadline: float,
     rounds: int = 6,
     block_s: float = 0.25,
+    run_s: float = 0.0,
     max_sessions: int = 8,
     least_gain: float = _TIE,
     progress: Callable[[float], None] = lambda _speedup: None,
@@ -65,7 +67,7 @@ def race(
     Where none can be ``least_gain`` faster than the original any more, the original does.
     At most ``max_sessions`` sessions are alive: the candidates run in heats, each against the original. A
     candidate that cannot be loaded or run is listed with its failure; a failing original raises ModelError.
-    ``block_s`` is the length of a model's block in a round.  ``progress`` is told the best speed-up after each round.
+    ``block_s`` is a model's block in a round, ``run_s`` one run.  ``progress`` hears the best after each round.
     """
     if max_sessions < 2:
         raise UsageError(f"max_sessions must be at least 2, not {max_sessions}")
@@ -78,7 +80,7 @@ def race(
     for position, members in enumerate(heats):
         now = time.monotonic()
         share = now + (deadline - now) / (len(heats) - position)
-        heat = _Heat(worker, models, workloads, share, least_gain, progress)
+        heat = _Heat(worker, models, workloads, share, least_gain, progress, warm=run_s < LONG_RUN_S)
         standings.update(heat.run(members, rounds, block_s))
         fastest.append(heat.fastest(members))
     for index in candidates:
@@ -99,6 +101,8 @@ class _Heat:
         deadline: float,
         least_gain: float,
         progress: Callable[[float], None],
+        *,
+        warm: bool,
     ) -> None:
         self.worker = worker
         self.models = models
@@ -106,6 +110,7 @@ class _Heat:
         self.deadline = deadline
         self.least_gain = least_gain
         self.progress = progress
+        self.warm = warm
         self.handles: dict[int, int] = {}
         self.ratios: dict[int, list[list[float]]] = {}  # model -> per round, per workload: original / model
         self.failures: dict[int, str] = {}
@@ -154,6 +159,7 @@ class _Heat:
                 rounds=1,
                 block_s=length,
                 deadline=self.deadline,
+                warm=self.warm,
             )
         except (ModelError, WorkerError) as error:
             self._blame(alive, error)

@@ -16,6 +16,7 @@ from statistics import median
 
 import numpy as np
 
+from taso_py.backend.blocks import LONG_RUN_S, block_seconds
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, Timings, WorkerConfig
 from taso_py.backend.statistics import (
@@ -28,7 +29,7 @@ from taso_py.backend.statistics import (
 from taso_py.errors import TooLateError
 from taso_py.stop import Interrupted
 
-MIN_CONFIRM_ROUNDS, _FEW_ROUNDS, _CLEAR = 12, 6, 0.05
+MIN_CONFIRM_ROUNDS, FEW_ROUNDS, CLEAR = 12, 6, 0.05
 """Rounds of a confirmation that suffice, and that suffice where each of them shows a gain of so much: more than a
 session's place in memory is worth, and by chance one in 64."""
 GROUPS = 3
@@ -70,8 +71,8 @@ class Confirmation:
 
     def suffices(self, min_gain: float = 0.01) -> bool:
         """Whether there are enough rounds to say that it improves."""
-        every = all(before >= (1 + max(min_gain, _CLEAR)) * after for before, after in self.rounds_ms)
-        return self.rounds >= (_FEW_ROUNDS if self.rounds_ms and every else MIN_CONFIRM_ROUNDS)
+        every = all(before >= (1 + max(min_gain, CLEAR)) * after for before, after in self.rounds_ms)
+        return self.rounds >= (FEW_ROUNDS if self.rounds_ms and every else MIN_CONFIRM_ROUNDS)
 
     def improves(self, min_gain: float = 0.01) -> bool:
         """Enough rounds, lower bound above 1, median at least 1 + min_gain, slower in no workload."""
@@ -95,7 +96,7 @@ class Confirmation:
     @property
     def doubtful(self) -> bool:
         """Whether it seems a gain, but so small that chance, or another speed of the machine, may take it away."""
-        return self.speedup > 1 and self.low < 1 + _CLEAR
+        return self.speedup > 1 and self.low < 1 + CLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def confirm(
     first = _concluded(found, seed)
     now = time.monotonic()
     until = min(deadline, now + _LONGER_S)
-    more = int((until - now) / (2 * len(workloads) * (1.25 * block_s + 2 * run_s)))
+    more = int((until - now) / (2 * len(workloads) * 1.25 * block_seconds(block_s, run_s)))
     if isinstance(first, Confirmation) and first.doubtful and more > 0:
         with suppress(Interrupted):
             found += measured(deadline=until, rounds=more, groups=_LONGER_GROUPS)
@@ -193,6 +194,7 @@ def _measured(
                 rounds=-(-missing // groups),
                 block_s=affordable_block(block_s, rest, missing, len(feeds), run_s),
                 deadline=now + rest / groups,
+                warm=run_s < LONG_RUN_S,
             )
             found.append(timed)
             missing, groups = missing - len(timed.rounds), groups - 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from taso_py.backend.blocks import LONG_RUN_S, block_seconds
 from taso_py.backend.client import Worker
-from taso_py.backend.timing import GROUPS
+from taso_py.backend.timing import FEW_ROUNDS, GROUPS
 from taso_py.check.fitting import FIT_S
 from taso_py.check.inputs import advice
 from taso_py.check.oracle import ALWAYS, OracleLimits
@@ -26,6 +27,9 @@ _PATIENCE_S = 120.0
 """What opening the original and one run of it may take at least, each, however small the budget."""
 _LEAST_FIT_S, _FIT_SHARE = 3.0, 0.2
 """What looking for inputs that the original takes may take at least in seconds, and as part of the time budget."""
+_BLOCK_RUNS, _SHORTEST_BLOCK_S, _LONGEST_BLOCK_S = 12, 0.06, 0.25
+"""Runs of the original that a block of race and confirmation takes, in seconds between these: models whose blocks are
+short are timed soon after one another, while the machine is the same, and others spoil less with each visit."""
 _SESSIONS = 8
 """Sessions that one candidate takes: it and the original with ONNX Runtime's optimiser off and on, raced, confirmed."""
 
@@ -140,11 +144,18 @@ def too_little(job: Run, needed_s: float, words: str) -> Result:
 
 
 def race_seconds(baseline: float, setting: Subject) -> float:
-    """What the shortest race and confirmation of one candidate take."""
-    return 30 * max(0.02, 2 * baseline) * len(setting.feeds) * 2
+    """What the shortest race and confirmation of one candidate take, whose gain is clear where runs are long."""
+    long = baseline >= LONG_RUN_S
+    rounds, block_s = (2 * FEW_ROUNDS, baseline) if long else (30, max(0.02, 2 * baseline))
+    return 2 * rounds * block_s * len(setting.feeds)
 
 
-def confirmation_seconds(job: Run, rounds: int, block_s: float) -> float:
+def race_block_seconds(job: Run) -> float:
+    """What a model's block of race and confirmation is to take."""
+    return min(_LONGEST_BLOCK_S, max(_SHORTEST_BLOCK_S, _BLOCK_RUNS * job.run_s))
+
+
+def confirmation_seconds(job: Run, rounds: int) -> float:
     """What a confirmation of so many rounds takes, and the profile of the winner after it."""
-    round_s = 2 * len(job.setting.feeds) * (block_s + 2 * job.run_s)
+    round_s = 2 * len(job.setting.feeds) * block_seconds(race_block_seconds(job), job.run_s)
     return rounds * round_s + 2 * GROUPS * job.opening_s + job.clock.phases.get("profile", 0.0)

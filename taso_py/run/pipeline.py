@@ -32,6 +32,7 @@ from taso_py.run.conclude import rewritten, unchanged
 from taso_py.run.earlier import recalled, remember
 from taso_py.run.original import (
     confirmation_seconds,
+    race_block_seconds,
     race_seconds,
     refused,
     require_same_values,
@@ -56,9 +57,6 @@ _RACED, _DOUBTFUL = 6, 2
 """Candidates that are checked and raced, and how many where none is priced as the gain that is asked for."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
-_BLOCK_RUNS, _SHORTEST_BLOCK_S, _LONGEST_BLOCK_S = 12, 0.06, 0.25
-"""Runs of the original that a block of race and confirmation takes, in seconds between these: models whose blocks are
-short are timed soon after one another, while the machine is the same, and others spoil less with each visit."""
 _CONFIRM_ROUNDS = 15
 _LEAST_RACE = 0.3
 """Part of the time for race and confirmation that the race may have in any case."""
@@ -348,13 +346,14 @@ def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
     """The race, in at most half of the time that is left, and less where the confirmation needs more."""
     job.begin("race")
     left = max(1.0, _time_left(job))
-    spare = left - confirmation_seconds(job, _CONFIRM_ROUNDS, _block_s(job))
+    spare = left - confirmation_seconds(job, _CONFIRM_ROUNDS)
     return race(
         job.worker,
         [job.setting.reference, *(c.reference for c in checked)],
         job.setting.feeds,
         deadline=time.monotonic() + min(0.5 * left, max(_LEAST_RACE * left, spare)),
-        block_s=_block_s(job),
+        block_s=race_block_seconds(job),
+        run_s=job.run_s,
         progress=job.tell_measured,
         least_gain=job.options.min_gain,
         max_sessions=2 if job.setting.large else 8,
@@ -370,18 +369,13 @@ def _confirmed(job: Run, winner: Candidate) -> Confirmation | Unconfirmed:
         job.setting.feeds,
         deadline=time.monotonic() + max(1.0, _time_left(job) - job.clock.phases.get("profile", 0.0)),
         rounds=_CONFIRM_ROUNDS,
-        block_s=_block_s(job),
+        block_s=race_block_seconds(job),
         run_s=job.run_s,
         seed=job.options.seed,
     )
     if isinstance(found, Confirmation):
         job.tell_measured(found.speedup)
     return found
-
-
-def _block_s(job: Run) -> float:
-    """Seconds of one model's block in a round."""
-    return min(_LONGEST_BLOCK_S, max(_SHORTEST_BLOCK_S, _BLOCK_RUNS * job.run_s))
 
 
 def _time_left(job: Run) -> float:

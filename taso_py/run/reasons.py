@@ -84,4 +84,7 @@ def not_confirmed(job: Run, confirmation: Confirmation | Unconfirmed) -> tuple[R
     if confirmation.low > 1 and min(speeds := confirmation.by_speed(), default=1.0) < 1:
         words = ", ".join(f"{speed:.3f}" for speed in speeds)
         return "not confirmed", f"a fresh measurement gave {interval}, but not at every speed of this machine: {words}"
+    if confirmation.low > 1 and confirmation.speedup < 1 + job.options.min_gain:
+        asked = spelled("min_gain", f"{job.options.min_gain:g}")
+        return "not confirmed", f"a fresh measurement gave {interval}, less than {asked} asks for{bound(job)}"
     return "not confirmed", f"a fresh measurement gave {interval}{bound(job)}"

@@ -14,10 +14,12 @@ from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
-from taso_py.backend.statistics import Interval, bootstrap_interval
+from taso_py.backend.statistics import Interval
+from taso_py.backend.timing import CLEAR
 from taso_py.errors import ModelError, TooLateError, WorkerError
 from taso_py.run.calibration import Timed, at_share
 from taso_py.run.losses import Losses
+from taso_py.run.pairs import is_long, pair_seconds, paired
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
 from taso_py.search.again import made_again
@@ -30,19 +32,8 @@ from taso_py.search.strategy import ROUNDS, Limits
 from taso_py.search.view import View
 from taso_py.search.watch import OutOfTime
 
-_ROUNDS, _MOST_ROUNDS = 5, 20
-_PRECISION = 0.006
-"""Rounds of two models, as many more as it takes for an interval of the ratio that is no wider than this, or that
-decides what was asked."""
-_PAIR_S = 4.0
-"""Seconds of rounds after which no more are begun."""
 _ONE_LOOK = (0.0,)
 """A bound that no ratio is near: the first rounds decide."""
-_HOPE = 2.0
-"""Times the most rounds after which an interval may be expected to decide something, for it to be waited for."""
-_RUNS, _LEAST_BLOCK_S, _LONG_BLOCK_S = 3, 0.04, 0.1
-"""Runs and seconds that a block has at least: in half of that what the other model leaves in the caches decides, and
-ratios scatter three times as far.  After the last many seconds no run is begun: one so long scatters hardly more."""
 _TIE = 0.003
 """Share of the time below which two models are equally fast: the simpler one is taken."""
 _LOSS = 0.01
@@ -198,9 +189,12 @@ class Selection:
                 return current
 
     def _seen_twice(self, best: State, trial: State) -> Interval | None:
-        """Their ratio, of a gain that of a second look: many are tried, so that chance alone would let one pass."""
+        """Their ratio, of a gain that of a second look: many are tried, so that chance alone would let one pass.
+
+        A gain that is clear in runs that take long is none by chance.
+        """
         ratio = self._compared(best, trial, 1 - _TIE)
-        if ratio is None or ratio.high >= 1 - _TIE:
+        if ratio is None or ratio.high >= 1 - _TIE or (is_long(self.job) and ratio.high < 1 - CLEAR):
             return ratio
         return self._compared(best, trial, 1 - _TIE)
 
@@ -339,53 +333,13 @@ class Selection:
             with self.job.setting.loaded.folder.until(self.deadline):
                 second = self.models.handle(other)
             self.making_s = max(self.making_s, time.monotonic() - begin)
-            return None if self._late() else self._timed_pair(first, second, bounds)
+            return None if self._late() else paired(self.job, first, second, bounds, self._late)
         except (ModelError, TooLateError, WorkerError):
             return None
 
-    def _timed_pair(self, first: int, second: int, bounds: Sequence[float]) -> Interval:
-        """The median ratio of the fastest runs of a round, the geometric mean of the workloads.
-
-        Within a round others can only add time; from one round to the next the machine itself may get slower or faster.
-        """
-        worker, feeds = self.job.worker, self.job.setting.feeds
-        product = Interval(1.0, 1.0, 1.0)
-        for feed in feeds:
-            for handle in (first, second):
-                worker.run(handle, feed)
-            ratios, end = list[float](), time.monotonic() + _PAIR_S
-            while len(ratios) < _MOST_ROUNDS and (not ratios or time.monotonic() < end):
-                rounds = worker.time_rounds([first, second], [feed, feed], rounds=_ROUNDS, block_s=self._block_s)
-                ratios += [float(min(after) / min(before)) for before, after in rounds]
-                found = bootstrap_interval(ratios)
-                if _is_settled(found, len(ratios), bounds) or self._late():
-                    break
-            product = Interval(product.median * found.median, product.low * found.low, product.high * found.high)
-        root = 1 / len(feeds)
-        return Interval(product.median**root, product.low**root, product.high**root)
-
-    @property
-    def _block_s(self) -> float:
-        return max(_LEAST_BLOCK_S, min(_RUNS * self.job.run_s, _LONG_BLOCK_S))
-
     def _late(self) -> bool:
         """Whether the time does not suffice for one more pair of models."""
-        pair_s = 2 * _ROUNDS * (self.job.run_s + max(self.job.run_s, self._block_s)) * len(self.job.setting.feeds)
-        return time.monotonic() + self.making_s + pair_s > self.deadline or self.job.stopped()
-
-
-def _is_settled(found: Interval, rounds: int, bounds: Sequence[float]) -> bool:
-    """Whether more rounds would say no more: between which of the bounds a ratio lies is clear, or stays unclear.
-
-    Intervals narrow with the root of the number of rounds; one that many rounds would leave around a bound is as good
-    now.
-    """
-    width = found.high - found.low
-    open_ = [abs(found.median - bound) for bound in bounds if found.low <= bound <= found.high]
-    if width < _PRECISION or (bounds and not open_):
-        return True
-    wanted = max(_PRECISION, 2 * min(open_, default=0.0))
-    return bool(bounds) and rounds * (width / wanted) ** 2 > _HOPE * _MOST_ROUNDS
+        return time.monotonic() + self.making_s + pair_seconds(self.job) > self.deadline or self.job.stopped()
 
 
 def _by_gain(steps: Sequence[TraceStep]) -> list[str]:

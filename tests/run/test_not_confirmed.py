@@ -29,6 +29,11 @@ def measured(*pairs: tuple[float, float], waited: tuple[float, float] = (0.0, 0.
         (measured(*[(1.02, 1.0)] * 15, waited=(0.05, 0.0)), "too noisy", "too wide to say"),
         (measured(*[(1.0, 1.0)] * 15), "not confirmed", "gave 1.000 [1.000, 1.000]"),
         (
+            measured(*[(1.007, 1.0)] * 15),
+            "not confirmed",
+            "gave 1.007 [1.007, 1.007], less than min_gain=0.01 asks",
+        ),
+        (
             measured(*[(1.02, 1.0)] * 15, *[(1.9, 2.0)] * 5),
             "not confirmed",
             "every speed of this machine: 1.020, 0.950",

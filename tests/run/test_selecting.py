@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from taso_py.backend.blocks import LONG_RUN_S
 from taso_py.backend.statistics import Interval
 from taso_py.cost.cache import Cache
 from taso_py.graph.table import Table
@@ -166,17 +167,27 @@ def test_what_costs_nothing_is_tried_again_after_a_gain() -> None:
 
 
 def test_a_gain_that_is_not_seen_twice_is_chance() -> None:
-    choice = selection()
+    assert not lucky(Interval(0.9, 0.89, 0.91))
+    assert not lucky(Interval(0.97, 0.96, 0.98), baseline=LONG_RUN_S)
+
+
+def test_a_clear_gain_in_long_runs_is_seen_once() -> None:
+    assert lucky(Interval(0.9, 0.89, 0.91), baseline=LONG_RUN_S)
+
+
+def lucky(first: Interval, baseline: float = 0.001) -> list[State]:
+    """What is best where the first of all ratios is this one, and nothing gains anything after it."""
+    choice = selection(baseline=baseline)
     seen = list[Interval]()
 
     class Lucky(Weighed):
         def _ratio(self, one: State | None, other: State, bounds: Sequence[float] = ()) -> Interval | None:
-            seen.append(Interval(0.9, 0.89, 0.91) if not seen else Interval(1.0, 0.99, 1.01))
+            seen.append(first if not seen else Interval(1.0, 0.99, 1.01))
             return seen[-1]
 
-    lucky = Lucky(**{f.name: getattr(choice, f.name) for f in fields(Selection) if f.init})
-    assert lucky.best([], None, gains={}) == []
+    found = Lucky(**{f.name: getattr(choice, f.name) for f in fields(Selection) if f.init}).best([], None, gains={})
     assert len(seen) > 1
+    return found
 
 
 def test_what_is_known_to_lose_is_not_timed(tmp_path: Path) -> None:
@@ -262,39 +273,6 @@ def test_prices_are_those_of_the_whole_model_and_add_up() -> None:
 def test_a_pair_that_would_end_after_the_deadline_is_not_begun() -> None:
     choice = selection(deadline=time.monotonic() + 60, baseline=10.0)
     assert choice.best([walked(choice.rewriter, choice.start, "idle")], None) == []
-
-
-@pytest.mark.parametrize(
-    ("bounds", "shares", "rounds"),
-    [
-        ((), (0.97, 0.99), 20),
-        ((0.99, 1.01), (0.96, 0.98), 5),
-        ((0.99, 1.01), (0.995, 1.005), 5),
-        ((0.99, 1.01), (0.98, 0.992), 20),
-        ((0.99, 1.01), (0.985, 1.05), 5),
-        ((), (0.99, 0.991), 5),
-    ],
-    ids=["unasked", "surely-faster", "surely-alike", "open", "hopeless", "precise"],
-)
-def test_a_pair_is_timed_until_what_was_asked_is_decided(
-    bounds: tuple[float, ...], shares: tuple[float, float], rounds: int
-) -> None:
-    class Clocked:
-        """A worker whose second model takes these shares of the first one's time, in turn."""
-
-        timed = 0
-
-        def run(self, _handle: int, _feeds: object) -> None: ...
-
-        def time_rounds(self, _handles: object, _feeds: object, *, rounds: int, block_s: float) -> list[object]:
-            self.timed += rounds
-            return [([1.0, 1.2], [shares[k % 2], 1.5]) for k in range(rounds)]
-
-    choice, worker = selection(), Clocked()
-    choice.job.worker = worker  # type: ignore[assignment]
-    found = choice._timed_pair(1, 2, bounds)
-    assert worker.timed == rounds
-    assert min(shares) <= found.low <= found.median <= found.high <= max(shares)
 
 
 def test_after_the_deadline_nothing_is_timed() -> None:
