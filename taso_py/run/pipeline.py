@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx
 
+from taso_py.backend.blocks import LONG_RUN_S
 from taso_py.backend.pool import WorkerPool, lent
 from taso_py.backend.protocol import ModelRef
 from taso_py.backend.race import RaceResult, race
@@ -57,7 +58,8 @@ _RACED, _DOUBTFUL = 6, 2
 """Candidates that are checked and raced, and how many where none is priced as the gain that is asked for."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
-_CONFIRM_ROUNDS = 15
+_CONFIRM_ROUNDS, _RACE_ROUNDS, _LONE_ROUNDS = 15, 6, 3
+"""Rounds of the confirmation and of the race; a lone candidate with long runs only has to be worth confirming."""
 _LEAST_RACE = 0.3
 """Part of the time for race and confirmation that the race may have in any case."""
 _HASTE_S = 0.6 * FINISH_S
@@ -354,6 +356,7 @@ def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
         deadline=time.monotonic() + min(0.5 * left, max(_LEAST_RACE * left, spare)),
         block_s=race_block_seconds(job),
         run_s=job.run_s,
+        rounds=_LONE_ROUNDS if len(checked) == 1 and job.run_s >= LONG_RUN_S else _RACE_ROUNDS,
         progress=job.tell_measured,
         least_gain=job.options.min_gain,
         max_sessions=2 if job.setting.large else 8,
