@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taso_py.backend.race import NO_TIME, RaceResult
-from taso_py.backend.timing import MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed
+from taso_py.backend.timing import FEW_ROUNDS, MIN_CONFIRM_ROUNDS, Confirmation, Unconfirmed
 from taso_py.options.spelling import spelled
 from taso_py.report.content import profile_sentence
 from taso_py.result import ReasonCode, Rejection
@@ -75,10 +75,8 @@ def not_confirmed(job: Run, confirmation: Confirmation | Unconfirmed) -> tuple[R
         return "too little time", f"no time was left to confirm the winner: raise {spelled('time_budget_s')}"
     interval = f"{confirmation.speedup:.3f} [{confirmation.low:.3f}, {confirmation.high:.3f}]"
     if confirmation.rounds < MIN_CONFIRM_ROUNDS:
-        return (
-            "too little time",
-            f"time sufficed for {confirmation.rounds} rounds of confirmation: raise {spelled('time_budget_s')}",
-        )
+        words = f"{confirmation.rounds} of the {FEW_ROUNDS} to {MIN_CONFIRM_ROUNDS} rounds of a confirmation"
+        return "too little time", f"time sufficed for {words}: raise {spelled('time_budget_s')}"
     if confirmation.low <= 1 < confirmation.high and confirmation.speedup >= 1 + job.options.min_gain:
         return "too noisy", f"a fresh measurement gave {interval}, too wide to say: run on a quieter machine"
     if confirmation.low > 1 and min(speeds := confirmation.by_speed(), default=1.0) < 1:

@@ -25,7 +25,7 @@ def measured(*pairs: tuple[float, float], waited: tuple[float, float] = (0.0, 0.
     [
         (Unconfirmed(), "too little time", "no time was left"),
         (Unconfirmed(7), "too noisy", "in 7 of 7 rounds"),
-        (measured(*[(1.02, 1.0)] * 3), "too little time", "3 rounds"),
+        (measured(*[(1.02, 1.0)] * 3), "too little time", "3 of the 6 to 12 rounds"),
         (measured(*[(1.02, 1.0)] * 15, waited=(0.05, 0.0)), "too noisy", "too wide to say"),
         (measured(*[(1.0, 1.0)] * 15), "not confirmed", "gave 1.000 [1.000, 1.000]"),
         (
