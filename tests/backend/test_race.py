@@ -6,11 +6,25 @@ import time
 
 import pytest
 
+from taso_py.backend import timing
+from taso_py.backend.blocks import LONG_RUN_S
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.backend.race import race
+from taso_py.backend.timing import confirm
 from taso_py.errors import ModelError, UsageError
 from tests.helpers.scripted import NEVER, ONE, ScriptedWorker, X, refs, text_model
+
+
+@pytest.mark.parametrize(("run_s", "warm"), [(LONG_RUN_S / 2, True), (LONG_RUN_S, False)])
+def test_long_runs_need_none_before_them(run_s: float, warm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = ScriptedWorker(lambda name, _workload, _number: run_s * (1.0 if name == "original" else 0.8))
+    assert race(worker, refs("original", "fast"), ONE, deadline=NEVER, run_s=run_s).winner == 1
+    assert worker.warm == {warm}
+    worker.warm.clear()
+    monkeypatch.setattr(timing, "Worker", lambda _config: worker)
+    confirm(WorkerConfig(), *refs("original", "fast"), ONE, deadline=NEVER, run_s=run_s)
+    assert worker.warm == {warm}
 
 
 def test_the_fastest_wins_and_clear_losers_stop_early() -> None:

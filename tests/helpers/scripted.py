@@ -36,6 +36,8 @@ class ScriptedWorker(Worker):
         self.alive: set[int] = set()
         self.most_alive = 0
         self.timed: dict[str, int] = {}
+        self.warm = set[bool]()
+        """Whether a run before each block was asked for."""
 
     def open(self, model: Any, **_options: Any) -> int:
         if f"load {model.name}" in self.broken:
@@ -54,8 +56,9 @@ class ScriptedWorker(Worker):
             raise WorkerError(f"worker died running {self.names[handle]}")
         return {}
 
-    def time_blocks(self, handles: Any, feeds: Any, **_options: Any) -> list[list[float]]:
+    def time_blocks(self, handles: Any, feeds: Any, *, warm: bool = True, **_options: Any) -> list[list[float]]:
         assert set(handles) <= self.alive
+        self.warm.add(warm)
         row = []
         for handle, feed in zip(handles, feeds, strict=True):
             name = self.names[handle]
@@ -66,10 +69,10 @@ class ScriptedWorker(Worker):
             row.append(self.seconds(name, feed["workload"], number))
         return [row]
 
-    def time_undelayed(self, handles: Any, feeds: Any, *, rounds: int, **_options: Any) -> Timings:
+    def time_undelayed(self, handles: Any, feeds: Any, *, rounds: int, warm: bool = True, **_options: Any) -> Timings:
         """Of each request at most ``undelayed`` rounds count."""
         clean = int(min(rounds, self.undelayed))
-        found = [[np.array([s]) for s in self.time_blocks(handles, feeds)[0]] for _ in range(clean)]
+        found = [[np.array([s]) for s in self.time_blocks(handles, feeds, warm=warm)[0]] for _ in range(clean)]
         return Timings(found, rounds - clean, [[0.0] * len(row) for row in found])
 
 

@@ -25,11 +25,11 @@ def bench(path: Path, **models: dict[str, int] | None) -> Path:
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     one = bench(tmp_path / "one.json", a={"fold": 2, "swap": 30}, b={"fold": 1}, same={}, failed=None)
-    return [one, bench(tmp_path / "two.json", a={"fold": 3, "merge": 1})]
+    return [one, bench(tmp_path / "two.json", a={"fold": 3, "also": 1})]
 
 
 def test_later_files_replace_what_earlier_ones_say_of_a_model(files: list[Path]) -> None:
-    assert heat.sites_of(files) == {"a": {"fold": 3, "merge": 1}, "b": {"fold": 1}}
+    assert heat.sites_of(files) == {"a": {"fold": 3, "also": 1}, "b": {"fold": 1}}
 
 
 def test_a_cell_for_each_rule_of_each_improved_model(files: list[Path], tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_a_cell_for_each_rule_of_each_improved_model(files: list[Path], tmp_path
     assert done.exit_code == 0, done.output
     picture = ET.parse(target).getroot()
     titles = [e.text for e in picture.iter() if e.tag.endswith("title")]
-    assert titles == ["fold in a: 3 sites", "merge in a: 1 sites", "fold in b: 1 sites"]
+    assert titles == ["fold in a: 3 sites", "also in a: 1 sites", "fold in b: 1 sites"]
     words = [e.text for e in picture.iter() if e.tag.endswith("text")]
-    assert words[:2] == ["fold", "merge"]  # what helped more models stands on top
+    assert words[:2] == ["fold", "also"]  # what helped more models stands on top
     assert {"same", "failed", "swap"}.isdisjoint(words)
 
 
