@@ -25,32 +25,35 @@ def _returning(target: str, value: object) -> Callable[[], AbstractContextManage
     return partial(patch, target, lambda *_, **__: value)
 
 
-PARTS: Mapping[str, Sequence[Callable[[], AbstractContextManager[Any]]]] = {
+PATCHES: Mapping[str, Sequence[Callable[[], AbstractContextManager[Any]]]] = {
     "tidying": (_returning(f"{_SEARCHING}.without_idle_nodes", None), _returning(f"{_SEARCHING}.removing", [])),
     "bundles": (partial(patch, f"{_SELECTING}.BUNDLES", {}),),
     "selection": (_returning(f"{_PIPELINE}.selected", []),),
     "whole-models": (_returning(f"{_SEARCHING}._selection", None),),
-    "places": (),
-    "alpha": (),
 }
-"""What is taken away: what only removes, bundles of rules, the selection of moves after the search, all timing of whole
-models before the race, of single places, and the search's patience with states that cost more than the best."""
+"""Parts that are functions or tables: what only removes, bundles of rules, the selection of moves after the search, and
+all timing of whole models before the race."""
 OPTIONS: Mapping[str, tuple[str, ...]] = {"places": ("--cost", "roofline"), "alpha": ("--alpha", "1")}
-"""Parts that an option of the program takes away."""
+"""Parts that an option takes away: all timing during the search, of whole models too, which only what it found is then;
+and the patience with states that cost more than the best."""
+PARTS = (*PATCHES, *OPTIONS)
 
 
 @contextmanager
 def without(part: str) -> Iterator[None]:
     """While it lasts the program lacks the part."""
     with ExitStack() as stack:
-        for taken in PARTS[part]:
+        for taken in PATCHES.get(part, ()):
             stack.enter_context(taken())
         yield
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code of superopt without the part that is named first, with the other arguments."""
-    part, *rest = arguments
+    """The exit code of superopt without the part that is named first, with the other arguments; 2 for no such part."""
+    part, *rest = arguments or [""]
+    if part not in PARTS:
+        print(f"{part!r} is no part of the search: name one of {', '.join(PARTS)}", file=sys.stderr)
+        return 2
     with without(part):
         return taso_py.cli.main([*rest, *OPTIONS.get(part, ())])
 

@@ -11,8 +11,8 @@ from typing import Any
 from taso_py.backend.delays import stolen_s, waited_s, was_delayed
 
 LONG_RUN_S = 0.1
-"""A run that takes so long needs none before it that does not count, and no second one in its block: filling the caches
-anew, some milliseconds, is a small part of it, and it scatters hardly more than several."""
+"""A run that takes so long needs none before it that does not count: filling the caches anew, some milliseconds, is a
+small part of it, and it scatters hardly more than several."""
 _GROUP_S = 0.0005
 """Runs are judged together for so long: looking at every thread takes a tenth of it."""
 _PATIENCE, _LEAST = 4.0, 0.1
@@ -38,9 +38,14 @@ class Block:
         return len(self.seconds) > 0
 
 
+def is_long(run_s: float) -> bool:
+    """Whether a run of so many seconds is timed without one before it."""
+    return run_s >= LONG_RUN_S
+
+
 def block_seconds(block_s: float, run_s: float) -> float:
     """What a block of runs takes that take ``run_s`` each, with the one before it if they are short."""
-    return math.ceil(block_s / run_s) * run_s if run_s >= LONG_RUN_S else block_s + 2 * run_s
+    return math.ceil(block_s / run_s) * run_s if is_long(run_s) else block_s + 2 * run_s
 
 
 def run_block(run: Callable[[], object], block_s: float, deadline: float) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from taso_py.backend.blocks import LONG_RUN_S
+from taso_py.backend.blocks import is_long
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef
 from taso_py.backend.statistics import Interval, bootstrap_interval, geometric_mean
@@ -80,7 +80,7 @@ def race(
     for position, members in enumerate(heats):
         now = time.monotonic()
         share = now + (deadline - now) / (len(heats) - position)
-        heat = _Heat(worker, models, workloads, share, least_gain, progress, warm=run_s < LONG_RUN_S)
+        heat = _Heat(worker, models, workloads, share, least_gain, progress, warm=not is_long(run_s))
         standings.update(heat.run(members, rounds, block_s))
         fastest.append(heat.fastest(members))
     for index in candidates:

@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from taso_py.backend.blocks import LONG_RUN_S, block_seconds
+from taso_py.backend.blocks import block_seconds, is_long
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, ModelRef, Timings, WorkerConfig
 from taso_py.backend.statistics import (
@@ -194,7 +194,7 @@ def _measured(
                 rounds=-(-missing // groups),
                 block_s=affordable_block(block_s, rest, missing, len(feeds), run_s),
                 deadline=now + rest / groups,
-                warm=run_s < LONG_RUN_S,
+                warm=not is_long(run_s),
             )
             found.append(timed)
             missing, groups = missing - len(timed.rounds), groups - 1

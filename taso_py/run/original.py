@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from taso_py.backend.blocks import LONG_RUN_S, block_seconds
+from taso_py.backend.blocks import block_seconds, is_long
 from taso_py.backend.client import Worker
 from taso_py.backend.timing import FEW_ROUNDS, GROUPS
 from taso_py.check.fitting import FIT_S
@@ -155,8 +155,7 @@ def too_little(job: Run, needed_s: float, words: str) -> Result:
 
 def race_seconds(baseline: float, setting: Subject) -> float:
     """What the shortest race and confirmation of one candidate take, whose gain is clear where runs are long."""
-    long = baseline >= LONG_RUN_S
-    rounds, block_s = (2 * FEW_ROUNDS, baseline) if long else (30, max(0.02, 2 * baseline))
+    rounds, block_s = (2 * FEW_ROUNDS, baseline) if is_long(baseline) else (30, max(0.02, 2 * baseline))
     return 2 * rounds * block_s * len(setting.feeds)
 
 

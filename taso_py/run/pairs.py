@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from taso_py.backend.blocks import LONG_RUN_S, block_seconds
+from taso_py.backend.blocks import LONG_RUN_S, block_seconds, is_long
 from taso_py.backend.statistics import Interval, bootstrap_interval
 from taso_py.run.run import Run
 
@@ -36,7 +36,7 @@ def paired(job: Run, first: int, second: int, bounds: Sequence[float], late: Cal
         ratios, end = list[float](), time.monotonic() + _PAIR_S
         while len(ratios) < _MOST_ROUNDS and (not ratios or time.monotonic() < end):
             rounds = job.worker.time_rounds(
-                [first, second], [feed, feed], rounds=_rounds(job), block_s=_block_s(job), warm=not is_long(job)
+                [first, second], [feed, feed], rounds=_rounds(job), block_s=_block_s(job), warm=not is_long(job.run_s)
             )
             ratios += [float(min(after) / min(before)) for before, after in rounds]
             found = bootstrap_interval(ratios)
@@ -52,13 +52,8 @@ def pair_seconds(job: Run) -> float:
     return 2 * _rounds(job) * block_seconds(_block_s(job), job.run_s) * len(job.setting.feeds)
 
 
-def is_long(job: Run) -> bool:
-    """Whether one run is long enough to be timed by itself."""
-    return job.run_s >= LONG_RUN_S
-
-
 def _rounds(job: Run) -> int:
-    return _LONG_ROUNDS if is_long(job) else _ROUNDS
+    return _LONG_ROUNDS if is_long(job.run_s) else _ROUNDS
 
 
 def _block_s(job: Run) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from taso_py.backend.blocks import LONG_RUN_S
+from taso_py.backend.blocks import is_long
 from taso_py.backend.pool import WorkerPool, lent
 from taso_py.backend.protocol import ModelRef
 from taso_py.backend.race import RaceResult, race
@@ -356,7 +356,7 @@ def _raced(job: Run, checked: Sequence[Candidate]) -> RaceResult:
         deadline=time.monotonic() + min(0.5 * left, max(_LEAST_RACE * left, spare)),
         block_s=race_block_seconds(job),
         run_s=job.run_s,
-        rounds=_LONE_ROUNDS if len(checked) == 1 and job.run_s >= LONG_RUN_S else _RACE_ROUNDS,
+        rounds=_LONE_ROUNDS if len(checked) == 1 and is_long(job.run_s) else _RACE_ROUNDS,
         progress=job.tell_measured,
         least_gain=job.options.min_gain,
         max_sessions=2 if job.setting.large else 8,

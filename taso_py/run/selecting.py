@@ -14,12 +14,13 @@ from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
+from taso_py.backend.blocks import is_long
 from taso_py.backend.statistics import Interval
 from taso_py.backend.timing import CLEAR
 from taso_py.errors import ModelError, TooLateError, WorkerError
 from taso_py.run.calibration import Timed, at_share
 from taso_py.run.losses import Losses
-from taso_py.run.pairs import is_long, pair_seconds, paired
+from taso_py.run.pairs import pair_seconds, paired
 from taso_py.run.run import Run
 from taso_py.run.sessions import OpenModels
 from taso_py.search.again import made_again
@@ -194,7 +195,7 @@ class Selection:
         A gain that is clear in runs that take long is none by chance.
         """
         ratio = self._compared(best, trial, 1 - _TIE)
-        if ratio is None or ratio.high >= 1 - _TIE or (is_long(self.job) and ratio.high < 1 - CLEAR):
+        if ratio is None or ratio.high >= 1 - _TIE or (is_long(self.job.run_s) and ratio.high < 1 - CLEAR):
             return ratio
         return self._compared(best, trial, 1 - _TIE)
 

@@ -31,8 +31,14 @@ def test_a_part_is_gone_while_it_lasts(part: str) -> None:
 
 
 def test_every_part_is_a_tool_of_the_bench() -> None:
-    assert {*GONE, *ablated.OPTIONS} == {*ablated.PARTS}
+    assert {*GONE} == {*ablated.PATCHES}
     assert {f"without-{part}" for part in ablated.PARTS} <= {*bench.TOOLS}
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing", "optimize"]])
+def test_what_is_no_part_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert ablated.main(arguments) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.slow
