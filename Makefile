@@ -8,6 +8,8 @@ STAMP   := $(VENV)/.superopt-dev
 BENCH   := $(VENV)/.superopt-bench
 OPENVINO := $(VENV)/openvino/.superopt-eps
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Thousands of processes import the package in one run of the tests: none shall compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-eps versions check rules verify audit bench bench-eps zoo conformance robustness faults

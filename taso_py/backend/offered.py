@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ def _device(one: Any) -> Device:
 
 def _installed_plugins() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(library, provider) of the packages that bring one, which say both by convention; and those that do not."""
+    from importlib import metadata  # takes longer than all the rest of this module, and workers hardly ever need it
+
     found, broken = [], []
     for one in metadata.distributions():
         name = str(one.metadata["Name"] or "").lower()

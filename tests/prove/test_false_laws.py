@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,12 @@ import numpy as np
 import pytest
 
 from taso_py.errors import RuleError
-from taso_py.prove.prover import prove, prove_all_sizes
-from taso_py.prove.sites import SiteProofs
+from taso_py.prove.prover import prove
 from taso_py.prove.verdict import Proved, Unknown
 from taso_py.rules.coverage import DEFINED
 from taso_py.rules.parser import parse_rule
 from tests.helpers.false_laws import FalseLaw, NoInstance, claim_includes, difference, differs, files, read_laws
+from tests.helpers.refused import RECORD, at_sites, judged_again
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
@@ -43,15 +44,18 @@ def test_every_law_is_false_at_its_instance(path: Path) -> None:
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
 def test_no_claim_includes_a_false_instance(path: Path) -> None:
-    """By the prover alone, with proofs at sites: instances could only say more against a law."""
-    wrong: list[str] = []
-    for law in read_laws(path):
-        if law.load_error:
-            continue
-        rule = replace(law.rule, at_site=SiteProofs())
-        if claim_includes(rule, prove_all_sizes(rule), law.instance):
-            wrong.append(f"{law.file}:{law.line}: {law.name}")
-    assert not wrong, "\n".join(wrong)
+    laws = judged_again([law for law in read_laws(path) if not law.load_error])
+    wrong = [law for law in laws if claim_includes(*at_sites(law.rule), law.instance)]
+    assert not wrong, "\n".join(f"{law.file}:{law.line}: {law.name}" for law in wrong)
+
+
+def test_what_another_prover_refused_is_judged_again(tmp_path: Path) -> None:
+    laws = [law for law in read_laws(files()[0]) if not law.load_error]
+    record = tmp_path / "refused.json"
+    record.write_text('{"prover": "another", "claimed": []}')
+    assert judged_again(laws, record) == laws
+    record.write_text(json.dumps({**json.loads(RECORD.read_text()), "claimed": [laws[1].name]}))
+    assert {laws[0].name, laws[1].name} <= {law.name for law in judged_again(laws, record)}
 
 
 LARGE = read_laws(next(path for path in files() if path.stem == "third_bounded"))
