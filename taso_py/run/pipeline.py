@@ -43,7 +43,7 @@ from taso_py.run.original import (
 )
 from taso_py.run.profile import profile
 from taso_py.run.reasons import lost, no_candidate, not_confirmed
-from taso_py.run.rehearsing import rehearsed, with_selected
+from taso_py.run.rehearsing import candidates_wanted, rehearsed, with_selected
 from taso_py.run.rewrites import told_name
 from taso_py.run.run import CHECK_SHARE, SEARCH_SHARE, SELECT_SHARE, Clock, Run, whole_budget, writing_seconds
 from taso_py.run.searching import Explored, explore, log_trace, selected
@@ -54,8 +54,6 @@ from taso_py.search.state import Found, StopReason
 from taso_py.stop import FINISH_S, Interrupted, StopFlag
 from taso_py.version import VERSION
 
-_RACED, _DOUBTFUL = 6, 2
-"""Candidates that are checked and raced, and how many where none is priced as the gain that is asked for."""
 _SELECTED_FROM = 2
 """States from which the moves that pay in the whole model are selected."""
 _CONFIRM_ROUNDS, _RACE_ROUNDS, _LONE_ROUNDS = 15, 6, 3
@@ -224,7 +222,7 @@ def _selected(job: Run, explored: Explored) -> Found:
     selection.deadline = job.deadline(SEARCH_SHARE + SELECT_SHARE)
     known = [timed.state.table.nodes for timed in explored.judged]
     promising = [s for s in shortlist(found, job.start_cost, _SELECTED_FROM) if s.table.nodes not in known]
-    known_best = rehearsed(selection, found, selected(job, explored, promising), _RACED)
+    known_best = rehearsed(selection, found, selected(job, explored, promising))
     job.clock.lap("select")
     return known_best
 
@@ -261,7 +259,7 @@ def _provenance(job: Run) -> dict[str, str]:
 def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
     """The checked candidates, best first; a wrong one bars its guilty rule and the next best takes its place."""
     deadline = time.monotonic() if job.stop else job.deadline(SEARCH_SHARE + SELECT_SHARE + CHECK_SHARE)
-    wanted = 1 if job.stop or not job.options.race else _RACED if _promising(job, found) else _DOUBTFUL
+    wanted = candidates_wanted(job, found)
     states = list(found.states) if job.options.apply == "all" else job.finalists(found, job.start_cost, wanted)
     job.begin("check", len(states))
     checked: list[Candidate] = []
@@ -281,12 +279,7 @@ def _check(job: Run, workshop: Workshop, found: Found) -> list[Candidate]:
         if candidate is not None:
             checked.append(candidate)
         job.progress.update(done=number + 1)
-    return checked or _second_choice(workshop, found, deadline)
-
-
-def _promising(job: Run, found: Found) -> bool:
-    """Whether some state is priced as half of the gain that is asked for: prices may be wrong by the other half."""
-    return any(job.start_cost >= (1 + job.options.min_gain / 2) * state.cost for state in found.states)
+    return checked or (_second_choice(workshop, found, deadline) if states else [])
 
 
 def _last_moment(job: Run) -> float:

@@ -28,7 +28,9 @@ def no_candidate(job: Run, found: Found, rejected: Sequence[Rejection]) -> tuple
     if found.states and job.clock.left() <= 0:
         return "too little time", f"no time was left to check a rewrite: raise {spelled('time_budget_s')}"
     if found.explored:
+        least = spelled("min_gain", f"{job.options.min_gain:g}")
         words = f"none of {found.explored:,} rewrites was priced faster than the original"
+        words += f" by half of what {least} asks for" if found.states else ""
         return "nothing faster", words + _kept(found) + bound(job)
     if found.reason is StopReason.TIME:
         done = "no rewrite was priced" if job.options.race else "the search without timing did not end"

@@ -8,8 +8,10 @@ from typing import cast
 
 import pytest
 
+from taso_py.options import Options
 from taso_py.run.calibration import Timed
-from taso_py.run.rehearsing import rehearsed
+from taso_py.run.rehearsing import candidates_wanted, rehearsed
+from taso_py.run.run import Run
 from taso_py.run.selecting import Selection
 from taso_py.search.state import Found, State
 from tests.helpers.priced import START, found, state
@@ -92,3 +94,11 @@ def test_what_was_timed_against_others_only_is_timed_against_the_original() -> N
     told = looked_at(clock, found(chosen), chosen)
     assert [s.cost / START for s in told.states] == pytest.approx([0.7, 0.7])
     assert told.selected[0].cost / START == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("run_s", "saved", "wanted"), [(0.02, 0.2, 6), (0.02, 0.001, 2), (0.2, 0.2, 6), (0.2, 0.001, 0), (0.2, 0.006, 6)]
+)
+def test_a_long_model_is_not_checked_for_a_gain_that_nothing_promises(run_s: float, saved: float, wanted: int) -> None:
+    job = SimpleNamespace(options=Options(), stop=False, run_s=run_s, start_cost=START)
+    assert candidates_wanted(cast("Run", job), found(state(("x", 0.0), ("a", saved)))) == wanted
