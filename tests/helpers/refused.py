@@ -14,18 +14,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from rich.progress import track
 
-from taso_py.prove.prover import prove_all_sizes
+from taso_py.prove.prover import prove, prove_all_sizes
 from taso_py.prove.sites import SiteProofs
 from taso_py.prove.verdict import Proved, Verdict
+from taso_py.rules.library import load_file
+from taso_py.rules.location import rules_directory
 from taso_py.rules.lock import installed_z3
 from taso_py.rules.rule import Rule
 from taso_py.rules.sources import sources_digest
 from tests.helpers.false_laws import FOLDER, FalseLaw, claim_includes, files, read_laws
 
+Law = TypeVar("Law", FalseLaw, Rule)
 RECORD = FOLDER / "refused.json"
+REFUTED = rules_directory() / "refuted.rules"
 SHARE = 8
 """Of the laws on record, one in so many is judged again."""
 
@@ -36,7 +41,7 @@ def at_sites(rule: Rule) -> tuple[Rule, Verdict]:
     return rule, prove_all_sizes(rule)
 
 
-def judged_again(laws: Sequence[FalseLaw], record: Path = RECORD) -> list[FalseLaw]:
+def judged_again(laws: Sequence[Law], record: Path = RECORD) -> list[Law]:
     """The laws without those that this prover refused when all were judged, but for a sample."""
     told = json.loads(record.read_text(encoding="utf-8"))
     if told["prover"] != _prover():
@@ -49,7 +54,7 @@ def judged_again(laws: Sequence[FalseLaw], record: Path = RECORD) -> list[FalseL
 def _prover() -> str:
     """Whatever a refusal depends on: the prover's sources, Z3, and the laws."""
     digest = hashlib.sha256(f"{sources_digest()}\0{installed_z3()}".encode())
-    for path in files():
+    for path in (*files(), REFUTED):
         digest.update(path.read_text(encoding="utf-8").encode())
     return digest.hexdigest()
 
@@ -63,7 +68,7 @@ def _claimed() -> list[str]:
             raise ValueError(f"{law.file}:{law.line}: {law.name} is believed")
         if isinstance(verdict, Proved):
             found.append(law.name)
-    return found
+    return [*found, *(law.name for law in track(load_file(REFUTED)) if isinstance(prove(law), Proved))]
 
 
 if __name__ == "__main__":
