@@ -142,7 +142,7 @@ class TableReader:
             return
         readable = standard and not has_graphs(node) and conforms(node, self.opset)
         call = self._call(node, inputs) if readable else None
-        if call is None or not self._read_operator(index, node, call, inputs):
+        if call is None or _maps_elements(call) or not self._read_operator(index, node, call, inputs):
             self._add_opaque(index, node, inputs, call)
         name = name_of(node.outputs[0]) if len(node.outputs) == 1 else ""
         if call is not None and name and self.values.names[self.ids[name]] == name:
@@ -387,3 +387,9 @@ def _holds_negative_zero(operator: Operator) -> bool:
     """Whether an attribute is -0.0, which equals 0.0 wherever computations are told apart, and divides otherwise."""
     values = (getattr(operator, one.name) for one in fields(operator))
     return any(isinstance(value, float) and value == 0 and math.copysign(1, value) < 0 for value in values)
+
+
+def _maps_elements(call: OnnxCall) -> bool:
+    """Whether a reduction over no axes still does to each element what comes before its sum: ``|x|``, ``x * x``."""
+    kept = call.attributes.get("noop_with_empty_axes", 0) and not (call.present(1) and call.integers(1))
+    return bool(kept) and call.op_type in ("ReduceL1", "ReduceL2", "ReduceSumSquare")
