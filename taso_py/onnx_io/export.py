@@ -153,7 +153,7 @@ class _Export:
         proto, inside = self.loaded.proto.graph, self.loaded.scopes
         outside = {name for node in proto.node for name in node.output if name not in inside}
         weights = {tensor.name for tensor in proto.initializer if tensor.name in inside}
-        nest(self.graph, outside, weights, self.value_names)
+        nest(self.graph, outside, weights, self.value_names, self.node_names)
 
     def _keep(self, index: int, table_node: Node | None) -> None:
         node = self.nodes[index]

@@ -29,13 +29,13 @@ class _Use:
     position: int
 
 
-def nest(graph: ir.Graph, outside: Set[str], weights: Set[str], names: UsedNames) -> None:
+def nest(graph: ir.Graph, outside: Set[str], weights: Set[str], names: UsedNames, node_names: UsedNames) -> None:
     """Move nodes of the main graph into the branches that read them, in place.
 
     Nodes that make a value of these names stay ``outside``; initializers with the names of ``weights`` go in as well;
-    ``names`` are those that values have.
+    ``names`` are those that values have, ``node_names`` those of nodes.
     """
-    _Nesting(graph, outside, weights, names).run()
+    _Nesting(graph, outside, weights, names, node_names).run()
 
 
 def count(graph: ir.Graph) -> int:
@@ -67,6 +67,7 @@ class _Nesting:
     outside: Set[str]
     weights: Set[str]
     names: UsedNames
+    node_names: UsedNames
     _: KW_ONLY
     places: dict[ir.Node, Place] = field(default_factory=dict)
     readers: dict[int, tuple[ir.Node, str]] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class _Nesting:
         if not shells:
             return
         self._note_readers(nodes)
+        reserved = {f"{r.name}/{node.outputs[0].name}/{name}" for node, name, branch in shells for r in branch.outputs}
         order = [nodes[k] for k in topological_order(nodes)]
         for node in reversed(order):
             self._place(node)
@@ -92,6 +94,7 @@ class _Nesting:
             branch.insert_before(branch[0], inside[node, name])
         for _, _, branch in shells:
             _name_results(branch)
+        self._leave(reserved - self.outside)
 
     def _shells(self, node: ir.Node) -> Mapping[str, ir.Graph]:
         found = _branches(node)
@@ -135,11 +138,18 @@ class _Nesting:
         owner, name = self.readers[id(graph)]
         return (*self.places[owner], (owner, name)) if name else self.places[owner]
 
+    def _leave(self, names: Set[str]) -> None:
+        """Results of branches have these names when they are lifted; what is computed elsewhere now has others."""
+        for value in (value for node in self.places for value in node.outputs):
+            if value.name in names and not value.is_graph_output():
+                value.name = self.names.fresh(f"{value.name}/again")
+                value.type = value.shape = None
+
     def _copy(self, node: ir.Node, group: Sequence[_Use]) -> None:
-        outputs = [ir.Value(name=self.names.fresh(f"{v.name}/again"), type=v.type, shape=v.shape) for v in node.outputs]
-        copy = ir.Node(
-            node.domain, node.op_type, node.inputs, list(node.attributes.values()), outputs=outputs, name=node.name
-        )
+        outputs = [ir.Value(name=self.names.fresh(f"{v.name}/again")) for v in node.outputs]
+        name = self.node_names.fresh(node.name) if node.name else node.name
+        attributes = list(node.attributes.values())
+        copy = ir.Node(node.domain, node.op_type, node.inputs, attributes, outputs=outputs, name=name)
         for use in group:
             index = node.outputs.index(use.node.inputs[use.position])
             use.node.replace_input_with(use.position, outputs[index])

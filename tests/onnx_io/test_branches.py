@@ -191,3 +191,68 @@ def test_nothing_is_computed_that_was_not_before() -> None:
     np.testing.assert_array_equal(y, x)
     (y,) = session.run(None, {"x": x, "c": np.array(False), "d": np.array(True), "i": np.array([1], np.int64)})
     np.testing.assert_array_equal(y, 0 * x)
+
+
+_HALVES = """
+    k = Constant <value_ints = [1, 1]>()
+    s, t = Split <axis = 0>(x, k)
+    p = If(c) <then_branch = a () => (float[1,3] r) { r = Relu(s) },
+               else_branch = b () => (float[1,3] q) { q = Neg(s) }>
+    z = If(d) <then_branch = e () => (float[1,3] u) { u = Relu(t) },
+               else_branch = f () => (float[1,3] v) { v = Neg(t) }>
+    y = Concat <axis = 0>(p, z)"""
+
+
+def test_one_node_makes_results_of_two_branches() -> None:
+    model = _model(_HALVES)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            for inner in attribute.g.node:
+                inner.name = f"the {inner.op_type} of {inner.output[0]}"
+    loaded, found = searched(model, None, "relu-slice", alpha=100.0)
+    (state,) = [state for state in found.states if [step.rule for step in state.trace] == ["relu-slice"]]
+    exported = export(loaded, state.table)
+    assert check_contract(loaded.proto, exported) == []
+    made = onnx.ModelProto.FromString(serialize(exported))
+    onnx.checker.check_model(made, full_check=True)
+    _same(model, made)
+    nodes = [one for node in lifted(made).proto.graph.node if (one := node.name)]
+    assert len(nodes) == len(set(nodes))
+
+
+_RELU = "p = If(c) <then_branch = a () => (float[2,3] r) { r = Relu(x) }, else_branch = b () => (float[2,3] q) { %s }>"
+_NESTED = """m = If(c) <then_branch = g () => (float[2,3] h) { h = Relu(x) },
+                     else_branch = i () => (float[2,3] j) { j = Neg(x) }>"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "other", "last"),
+    [
+        ("q = Neg(x)", "g = Relu(x) u = Exp(g)", "v = Neg(p)", "y = Abs(w)"),
+        ("q = Neg(x)", "u = Relu(x)", "v = Neg(p)", "y = Abs(w)"),
+        ("q = Neg(x)", f"{_NESTED} u = Exp(m)", "v = Neg(p)", "y = Abs(w)"),
+        ("q = Neg(x)", "u = Exp(p)", "v = Neg(p)", "g = Relu(x) y = Add(w, g)"),
+    ],
+    ids=["a value within another", "a result of another", "a branch in another", "the main graph"],
+)
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_branch_and_another_place_compute_the_same(first: str, then: str, other: str, last: str, kept: int) -> None:
+    """As if a rewrite had made one node of two: its names are those of one place, and it may be needed in both."""
+    model = _model(
+        f"""{_RELU % first}
+            w = If(d) <then_branch = e () => (float[2,3] u) {{ {then} }},
+                       else_branch = f () => (float[2,3] v) {{ {other} }}>
+            {last}"""
+    )
+    loaded = load(model)
+    relus = [value for value, node in loaded.table.nodes.items() if str(node.operator).startswith("Relu")]
+    assert len(relus) == 2
+    one, gone = relus[kept], relus[1 - kept]
+    nodes = {
+        value: replace(node, inputs=tuple(one if i == gone else i for i in node.inputs))
+        for value, node in loaded.table.nodes.items()
+        if value != gone
+    }
+    exported = export(loaded, replace(loaded.table, nodes=nodes))
+    assert check_contract(loaded.proto, exported) == []
+    _same(model, onnx.ModelProto.FromString(serialize(exported)))
