@@ -18,6 +18,8 @@ from taso_py.rules.rule import Rule
 OPSET = 23
 INSTANCES = 20
 """How many instances of a law are compared."""
+FEW = 8
+"""How many tell enough of most laws."""
 
 
 def drawn(rule: Rule, count: int, *, attempts: int = 3000, typed: bool = True) -> list[Instance]:

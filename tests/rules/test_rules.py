@@ -27,6 +27,7 @@ from taso_py.search.matcher import Match, matcher
 from taso_py.search.rewriter import rewrite
 from taso_py.search.view import View
 from tests.helpers.rule_instances import (
+    FEW,
     INSTANCES,
     OPSET,
     computed,
@@ -76,19 +77,24 @@ def matches_of(instance: Instance, roots: Sequence[int] = ()) -> tuple[View, lis
 
 @pytest.mark.parametrize("rule", TRUE, ids=lambda rule: rule.name)
 def test_both_sides_agree_and_the_matcher_finds_the_left_side(rule: Rule) -> None:
-    instances = drawn(rule, INSTANCES)
-    assert len(instances) == INSTANCES, f"only {len(instances)} instances of {rule.name} could be drawn"
+    assert are_equal_and_finite(rule, FEW) or are_equal_and_finite(rule, INSTANCES)
+
+
+def are_equal_and_finite(rule: Rule, count: int) -> bool:
+    """Whether one of so many instances is finite; the sides of each are compared."""
+    instances = drawn(rule, count)
+    assert len(instances) == count, f"only {len(instances)} instances of {rule.name} could be drawn"
     replaced = [rewritten(instance) for instance in instances]
     whole = [i for i, _ in replaced]
     others = [(i, a, b) for i, built in replaced for right in built for a, b in zip(i.left, right, strict=True)]
     wanted = [v for _, a, b in [*pairs(whole), *others] for v in (a, b)]
     results = computed(whole, wanted)
-    assert any(np.isfinite(results[a]).all() for _, a, _ in pairs(whole))
     for instance, a, b in [*pairs(whole), *others]:
         values = instance.values
         assert values.types[a] == values.types[b]
         assert results[a].shape == values.types[a].shape
         assert difference(results[a], results[b]) <= 1e-4, describe(instance)
+    return any(np.isfinite(results[a]).all() for _, a, _ in pairs(whole))
 
 
 def rewritten(instance: Instance) -> tuple[Instance, list[tuple[int, ...]]]:
@@ -146,11 +152,15 @@ def tables_value(instance: Instance) -> Mapping[int, Array]:
 @pytest.mark.parametrize("law", of_kind("refuted"), ids=lambda rule: rule.name)
 def test_a_refuted_law_is_false(law: Rule) -> None:
     """The canary: these laws look true, and the instances show that they are not."""
-    instances = drawn(law, 3 * INSTANCES)
+    assert is_refuted(law, FEW) or is_refuted(law, 3 * INSTANCES), f"{law.name} was not refuted"
+
+
+def is_refuted(law: Rule, count: int) -> bool:
+    """Whether the sides of one of so many instances differ."""
+    instances = drawn(law, count)
     assert instances, f"no instance of {law.name} could be drawn"
     results = computed(instances, [v for _, a, b in pairs(instances) for v in (a, b)])
-    worst = max(contradiction(results[a], results[b]) for _, a, b in pairs(instances))
-    assert worst > 1e-2, f"{law.name} was not refuted"
+    return max(contradiction(results[a], results[b]) for _, a, b in pairs(instances)) > 1e-2
 
 
 @pytest.mark.parametrize("law", of_kind("mistyped"), ids=lambda rule: rule.name)
