@@ -356,6 +356,24 @@ def test_unusual_elements_beside_what_is_no_tensor_of_numbers(worker: Worker, bo
     worker.close(handle)
 
 
+@pytest.mark.parametrize(
+    ("border", "body", "value"),
+    [
+        ("seq(float[2]) s", "k = Constant<value_int = 0>() z = SequenceAt(s, k)", [np.ones(2, np.float32)]),
+        ("optional(float[2]) s", "h = OptionalHasElement(s) z = Cast<to = 1>(h)", None),
+        ("string[2] s", "e = Equal(s, s) z = Cast<to = 1>(e)", np.array(["a", "b"], object)),
+    ],
+)
+def test_an_unusual_output_of_what_is_no_tensor_of_numbers_is_one_clear_line(
+    worker: Worker, border: str, body: str, value: Value
+) -> None:
+    text = f'<ir_version: 8, opset_import: ["" : 19]> g ({border}) => (bfloat16[k] y) {{ {body} y = Cast<to = 16>(z) }}'
+    handle = worker.open(onnx.parser.parse_model(text).SerializeToString())
+    with pytest.raises(ModelError, match=r"it: outputs of bfloat16 cannot be read where an input .*, as 's' is"):
+        worker.run(handle, {"s": value})
+    worker.close(handle)
+
+
 def test_a_sparse_output_is_the_array_that_it_stands_for(worker: Worker) -> None:
     values = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
     places = onnx.helper.make_tensor("i", onnx.TensorProto.INT64, [3], [0, 4, 5])
