@@ -22,10 +22,15 @@ from taso_py.onnx_io.carry import skeleton
 Way = tuple[str, ...]
 """The branch that an If takes, by how many others it lies within."""
 _NOT_RUN = "a branch that it changes does not run on any inputs made up here, so nothing compares it"
+_NOT_RUN_EITHER = "a branch of an If does not run on any inputs made up here, so nothing compares it"
 
 
 class BranchedChecker(Checker):
-    """A checker of rewrites of ``flat``, the original with its branches lifted, wherever their conditions lead."""
+    """A checker of rewrites of ``flat``, the original with its branches lifted, wherever their conditions lead.
+
+    ``unlike``: of any other models, whose weights may differ where their nodes do not; that a branch of the original
+    does not run is not held against them.
+    """
 
     def __init__(
         self,
@@ -36,10 +41,11 @@ class BranchedChecker(Checker):
         scopes: Mapping[str, Scope],
         facts: ModelFacts,
         worker: Worker | None = None,
+        unlike: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(original, config, facts=facts, worker=worker, **options)
-        self._options, self._flat = options, Lifted(flat, scopes)
+        self._options, self._flat, self._unlike = options, Lifted(flat, scopes), unlike
         self._ways: list[Way] = list(product(BRANCHES, repeat=max(len(scope) for scope in scopes.values())))
         bare = skeleton(flat)
         self._nodes = {way: _nodes(forced(Lifted(bare, scopes), way)) for way in self._ways}
@@ -51,11 +57,13 @@ class BranchedChecker(Checker):
         if not report.passed:
             return report
         reference = ModelRef.of(candidate)
-        proto = _read(reference)
+        proto = read(reference)
         bare = lifted(skeleton(proto))
         compared, not_run = set[bytes](), set[bytes]()
         for way in self._ways:
             changed = _nodes(forced(bare, way)) ^ self._nodes[way]
+            if self._unlike:
+                changed |= self._nodes[way]
             if not changed:
                 continue
             other = self._check_way(way, proto, reference, limits)
@@ -66,7 +74,11 @@ class BranchedChecker(Checker):
             report = _worse(report, other, way)
             if not report.passed:
                 return report
-        return replace(report, passed=False, incomparable=True, reason=_NOT_RUN) if not_run - compared else report
+        if not_run <= compared:
+            return report
+        if self._unlike:
+            return replace(report, warnings=(*report.warnings, _NOT_RUN_EITHER))
+        return replace(report, passed=False, incomparable=True, reason=_NOT_RUN)
 
     def close(self, *, at_once: bool = False) -> None:
         """End the workers of all ways."""
@@ -133,7 +145,8 @@ def _worse(report: CheckReport, other: CheckReport, way: Way) -> CheckReport:
     )
 
 
-def _read(reference: ModelRef) -> onnx.ModelProto:
+def read(reference: ModelRef) -> onnx.ModelProto:
+    """A model without its external data."""
     if isinstance(reference.model, Path):
         model: onnx.ModelProto = onnx.load(reference.model, format="protobuf", load_external_data=False)
     else:

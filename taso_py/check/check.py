@@ -14,11 +14,11 @@ from typing import Any, Self
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import ModelRef, WorkerConfig
 from taso_py.check.conditioning import Conditioning
-from taso_py.check.facts import ModelFacts, interface_difference, read_facts
+from taso_py.check.facts import ModelFacts, read_facts
 from taso_py.check.fitting import Fit
 from taso_py.check.headroom import cramped
 from taso_py.check.oracle import ALWAYS, Oracle, OracleLimits, Prepared
-from taso_py.check.report import CheckReport, refused
+from taso_py.check.report import CheckReport
 from taso_py.check.shapes import Shape
 from taso_py.check.tolerance import Closeness
 from taso_py.check.trial import CandidateTrial
@@ -160,45 +160,3 @@ class Checker:
                 return cramped(self._worker, self.original, candidate, cases)
         except (ModelError, WorkerError) as error:
             return f"its values cannot be looked at: {error}"
-
-
-def check(
-    original: ModelRef | Path | bytes,
-    candidate: ModelRef | Path | bytes,
-    config: WorkerConfig,
-    *,
-    workloads: Sequence[Mapping[str, Shape]] = (),
-    overrides: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    limits: OracleLimits | None = None,
-    closeness: Closeness | None = None,
-) -> CheckReport:
-    """One candidate against one original; the original may use half of the time that ``limits`` leaves."""
-    whole = limits or OracleLimits()
-    now = time.monotonic()
-    half = replace(whole, deadline=now + (whole.deadline - now) / 2)
-    with Checker(
-        original, config, workloads=workloads, overrides=overrides, seed=seed, limits=half, closeness=closeness
-    ) as checker:
-        return checker.check(candidate, deadline=whole.deadline)
-
-
-def check_models(
-    first: ModelRef | Path | bytes,
-    second: ModelRef | Path | bytes,
-    config: WorkerConfig,
-    *,
-    workloads: Sequence[Mapping[str, Shape]] = (),
-    overrides: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    limits: OracleLimits | None = None,
-    closeness: Closeness | None = None,
-) -> CheckReport:
-    """``superopt check A B``: the interfaces must agree, then `check` with A as the original."""
-    one, other = ModelRef.of(first), ModelRef.of(second)
-    reason = interface_difference(read_facts(one), read_facts(other))
-    if reason is not None:
-        return refused(f"{one.name} and {other.name} cannot be compared: {reason}")
-    return check(
-        one, other, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits, closeness=closeness
-    )

@@ -80,6 +80,7 @@ def bench(models: tuple[Path, ...], options: BenchOptions, display: Display) -> 
 def check(first: Path, second: Path, options: CheckOptions, display: Display) -> None:
     """Run FIRST and SECOND on the same inputs and compare; exit code 1 if they differ.
 
+    If nodes that both have are also made to go either way, so that no branch is left out.
     Under an error budget SECOND may differ by so much on each sample of the calibration file, or on random data.
     """
     from taso_py.report.comparison import comparison_json, comparison_text

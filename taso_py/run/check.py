@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 
 from taso_py.backend.protocol import ModelRef
-from taso_py.check.check import check_models
 from taso_py.check.facts import interface_difference, read_facts
+from taso_py.check.models import check_models
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport, refused
 from taso_py.check.tolerance import Closeness

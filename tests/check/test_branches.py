@@ -11,7 +11,9 @@ import onnx.parser
 import pytest
 
 import taso_py
+from taso_py.backend.protocol import WorkerConfig
 from taso_py.check.branches import forced
+from taso_py.check.models import check_models
 from taso_py.check.report import CheckReport
 from taso_py.onnx_io.branches import lifted
 from taso_py.options import Options
@@ -79,6 +81,46 @@ def test_every_way_through_branches_within_branches() -> None:
 def test_a_model_that_is_made_to_go_one_way_has_nothing_of_the_other() -> None:
     made = forced(lifted(_model()), ("then_branch",))
     assert [node.op_type for node in made.graph.node] == ["Neg", "Neg", "Exp", "Identity"]
+
+
+WEIGHTED = "w = Constant<value_floats = [1.0, {}, 3.0]>() r = Mul(x, w)"
+UNABLE = "i = Constant<value_ints = [7, 7]>() g = Gather(x, i) r = Exp(g)"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason", "warning"),
+    [
+        (_model(), _model("r = Exp(x)", "a = Relu(x) r = Abs(a)"), None, None),
+        (_model(), _model("r = Exp(x)", "a = Neg(x) r = Abs(a)"), "Abs", None),
+        (_model(), _model("a = Neg(x) r = Exp(a)"), "where If goes 'then'", None),
+        (_model(WEIGHTED.format(2.0)), _model(WEIGHTED.format(2.5)), "where If goes 'then'", None),
+        (_model(UNABLE), _model(UNABLE), None, "a branch of an If does not run"),
+    ],
+)
+def test_any_two_models_are_compared_whichever_branch_is_taken(
+    one: onnx.ModelProto, other: onnx.ModelProto, reason: str | None, warning: str | None
+) -> None:
+    report = check_models(one.SerializeToString(), other.SerializeToString(), WorkerConfig())
+    assert report.passed == (reason is None), report.reason
+    assert reason is None or reason == "Abs" or reason in str(report.reason)
+    assert [text.startswith(warning or "") for text in report.warnings] == [True] * (warning is not None)
+
+
+def test_weights_of_a_branch_are_compared() -> None:
+    one, other = _model("r = Mul(x, w)"), _model("r = Mul(x, w)")
+    for model, values in ((one, [1.0, 2.0, 3.0]), (other, [1.0, 2.5, 3.0])):
+        (node,) = (node for node in model.graph.node if node.op_type == "If")
+        then = next(a.g for a in node.attribute if a.name == "then_branch")
+        then.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [3], values))
+    report = check_models(one.SerializeToString(), other.SerializeToString(), WorkerConfig())
+    assert "where If goes 'then'" in str(report.reason)
+
+
+def test_an_if_that_one_of_them_lacks_goes_as_it_goes() -> None:
+    plain = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x) => (float[2,3] y) {{{OTHER.replace("r =", "y =")}}}'
+    )
+    assert check_models(_model().SerializeToString(), plain.SerializeToString(), WorkerConfig()).passed
 
 
 def test_what_is_done_in_branches_is_certified_and_done_again(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pytest
 
 from taso_py.backend.client import Worker
 from taso_py.backend.protocol import Feeds, Outputs, WorkerConfig
-from taso_py.check.check import Checker, check, check_models
+from taso_py.check.check import Checker
+from taso_py.check.models import check, check_models
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport
 from taso_py.check.tolerance import Closeness

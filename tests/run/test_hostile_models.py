@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 import taso_py
 from taso_py.backend.protocol import WorkerConfig
-from taso_py.check.check import check_models
 from taso_py.check.compare import compare_values
 from taso_py.check.facts import UNTYPED, interface_difference, read_facts
+from taso_py.check.models import check_models
 from taso_py.cli import main
 from taso_py.errors import ModelError, WorkerError
 from taso_py.onnx_io.carry import difference
