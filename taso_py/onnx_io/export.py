@@ -151,9 +151,9 @@ class _Export:
     def nest(self) -> None:
         """Puts back into branches what was lifted out of them."""
         proto, inside = self.loaded.proto.graph, self.loaded.scopes
-        outside = {name for node in proto.node for name in node.output if name not in inside}
+        homes = {name: inside.get(name, ()) for node in proto.node for name in node.output if name}
         weights = {tensor.name for tensor in proto.initializer if tensor.name in inside}
-        nest(self.graph, outside, weights, self.value_names, self.node_names)
+        nest(self.graph, homes, weights, self.value_names, self.node_names)
 
     def _keep(self, index: int, table_node: Node | None) -> None:
         node = self.nodes[index]

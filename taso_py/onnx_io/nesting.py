@@ -1,7 +1,8 @@
 """What branches of If nodes computed goes back into them, and what only they read.
 
 A node goes into the innermost branch that has all of its readers, so that nothing is computed that was not before:
-where readers in several places do not cover all that may happen, each has a node of its own.
+where readers in several places do not cover all that may happen, each has a node of its own.  What has graphs itself
+stays in the branch that it was in: its readers are there, too, and branches get no deeper.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from taso_py.errors import ContractError
-from taso_py.onnx_io.branches import BRANCHES
+from taso_py.onnx_io.branches import BRANCHES, Scope
 from taso_py.onnx_io.spell import UsedNames
 from taso_py.onnx_io.structure import bodies, has_graphs, topological_order
 
@@ -29,13 +29,16 @@ class _Use:
     position: int
 
 
-def nest(graph: ir.Graph, outside: Set[str], weights: Set[str], names: UsedNames, node_names: UsedNames) -> None:
+def nest(
+    graph: ir.Graph, homes: Mapping[str, Scope], weights: Set[str], names: UsedNames, node_names: UsedNames
+) -> None:
     """Move nodes of the main graph into the branches that read them, in place.
 
-    Nodes that make a value of these names stay ``outside``; initializers with the names of ``weights`` go in as well;
-    ``names`` are those that values have, ``node_names`` those of nodes.
+    ``homes`` are the branches that computed the original's values, by their names: what none did stays outside.
+    Initializers with the names of ``weights`` go in as well; ``names`` are those that values have, ``node_names`` those
+    of nodes.
     """
-    _Nesting(graph, outside, weights, names, node_names).run()
+    _Nesting(graph, homes, weights, names, node_names).run()
 
 
 def count(graph: ir.Graph) -> int:
@@ -64,7 +67,7 @@ def _is_shell(branch: ir.Graph) -> bool:
 @dataclass(slots=True)
 class _Nesting:
     graph: ir.Graph
-    outside: Set[str]
+    homes: Mapping[str, Scope]
     weights: Set[str]
     names: UsedNames
     node_names: UsedNames
@@ -73,6 +76,8 @@ class _Nesting:
     readers: dict[int, tuple[ir.Node, str]] = field(default_factory=dict)
     """By a subgraph's identity the node of the main graph that has it, and which of its branches it is, or none."""
     copies: dict[ir.Node, list[ir.Node]] = field(default_factory=lambda: defaultdict(list))
+    of_scope: dict[Scope, tuple[ir.Node, str]] = field(default_factory=dict)
+    """The innermost branch, and whose it is."""
 
     def run(self) -> None:
         nodes = list(self.graph)
@@ -80,7 +85,11 @@ class _Nesting:
         if not shells:
             return
         self._note_readers(nodes)
-        reserved = {f"{r.name}/{node.outputs[0].name}/{name}" for node, name, branch in shells for r in branch.outputs}
+        labels = [f"{node.outputs[0].name}/{name}" for node, name, _ in shells]
+        self.of_scope = {
+            (*self._home(node), label): (node, name) for label, (node, name, _) in zip(labels, shells, strict=True)
+        }
+        reserved = {f"{r.name}/{label}" for label, (_, _, b) in zip(labels, shells, strict=True) for r in b.outputs}
         order = [nodes[k] for k in topological_order(nodes)]
         for node in reversed(order):
             self._place(node)
@@ -94,7 +103,7 @@ class _Nesting:
             branch.insert_before(branch[0], inside[node, name])
         for _, _, branch in shells:
             _name_results(branch)
-        self._leave(reserved - self.outside)
+        self._leave({name for name in reserved if self.homes.get(name) != ()})
 
     def _shells(self, node: ir.Node) -> Mapping[str, ir.Graph]:
         found = _branches(node)
@@ -110,17 +119,27 @@ class _Nesting:
 
     def _place(self, node: ir.Node) -> None:
         """Where a node goes, once it is known where its readers are."""
-        names = [value.name for value in node.outputs if value.name]
         uses = [_Use(self._place_of(use.node), use.node, use.idx) for v in node.outputs for use in v.uses()]
-        if any(v.is_graph_output() for v in node.outputs) or not uses or not self.outside.isdisjoint(names):
+        outside = any(v.is_graph_output() or self.homes.get(v.name or "") == () for v in node.outputs)
+        if outside or not uses:
             self.places[node] = ()
             return
+        if has_graphs(node):
+            self.places[node] = self._kept(node, uses)
+            return
         groups = [uses] if not node.inputs else _covered(uses, 0)
-        if len(groups) > 1 and has_graphs(node):
-            raise ContractError(f"{names[0]!r} would be computed twice, and it has graphs of its own")
         self.places[node] = _common(groups[0])
         for group in groups[1:]:
             self._copy(node, group)
+
+    def _home(self, node: ir.Node) -> Scope:
+        return self.homes.get(node.outputs[0].name or "", ())
+
+    def _kept(self, node: ir.Node, uses: Sequence[_Use]) -> Place:
+        """The place that a node had, or one within reach of all its readers if that is no longer there."""
+        common, found = _common(uses), self.of_scope.get(self._home(node))
+        home = (*self.places[found[0]], found) if found is not None and found[0] in self.places else common
+        return home if common[: len(home)] == home else common
 
     def _place_weights(self, branches: Mapping[tuple[ir.Node, str], ir.Graph]) -> None:
         for name in [name for name in self.graph.initializers if name in self.weights]:

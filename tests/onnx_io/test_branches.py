@@ -52,6 +52,27 @@ CASES = {
                          else_branch = w () => (float[2,3] k) { q = Neg(n) k = Neg(q) }>
               v = Add(i, n) },
                    else_branch = e () => (float[2,3] k) { q = Exp(x) k = Neg(q) }>""",
+    "branches that one deeper down reads": """
+        y = If(c) <then_branch = t () => (float[2,3] r) {
+              i = If(d) <then_branch = u () => (float[2,3] q) { b = Neg(x) q = Relu(b) },
+                         else_branch = v () => (float[2,3] q) { q = Abs(x) }>
+              j = If(c) <then_branch = f () => (float[2,3] o) {
+                    l = If(d) <then_branch = g () => (float[2,3] s) { s = Exp(i) },
+                               else_branch = h () => (float[2,3] s) { s = Neg(x) }>
+                    o = Relu(l) },
+                         else_branch = w () => (float[2,3] o) { o = Neg(x) }>
+              r = Abs(j) },
+                   else_branch = e () => (float[2,3] r) { r = Relu(x) }>""",
+    "branches that two others may read": """
+        y = If(c) <then_branch = t () => (float[2,3] r) {
+              i = If(d) <then_branch = u () => (float[2,3] q) { q = Relu(x) },
+                         else_branch = v () => (float[2,3] q) { q = Abs(x) }>
+              j = If(d) <then_branch = f () => (float[2,3] o) { o = Exp(i) },
+                         else_branch = w () => (float[2,3] o) { o = Neg(x) }>
+              l = If(d) <then_branch = g () => (float[2,3] s) { s = Neg(i) },
+                         else_branch = h () => (float[2,3] s) { s = Exp(x) }>
+              r = Add(j, l) },
+                   else_branch = e () => (float[2,3] r) { r = Relu(x) }>""",
     "one after another": """
         p = If(c) <then_branch = t () => (float[2,3] r) { r = Neg(x) },
                    else_branch = e () => (float[2,3] r) { r = Relu(x) }>
