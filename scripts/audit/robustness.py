@@ -7,8 +7,8 @@
 
 The models: every case of `onnx.backend.test` that ships, every .onnx file below an installed package, and random
 models of two grammars: of networks (`random_models`), and of what exporters write rarely (`wild_models`); models
-whose inputs are sizes, states and indices (`dynamic_models`); models with one oddity each (`exporter_models`); and
-those of folders, each a kind by its name.
+whose inputs are sizes, states and indices (`dynamic_models`); models with one oddity each (`exporter_models`); random
+ones of If nodes (`branched_models`); and those of folders, each a kind by its name.
 Each is one process, as a user starts it, without any --input or --shape.
 Runs with exit code 70, past their time, or with a rewrite that changed values or would have broken a promise to
 callers are findings, and so is what a run leaves in TMPDIR and an output that `superopt check` refuses: they are
@@ -37,6 +37,7 @@ import onnx.backend.test.loader as loader
 from rich.console import Console
 from rich.table import Table
 
+from scripts.audit.branched_models import branched_model
 from scripts.audit.dynamic_models import MODELS, dynamic_model
 from scripts.audit.exporter_models import MODELS as ODD_MODELS
 from scripts.audit.exporter_models import exporter_model
@@ -130,6 +131,12 @@ def wild_models(count: int, first: int = 0) -> Iterator[Subject]:
     """The wild models of ``count`` seeds from ``first`` on."""
     for seed in range(first, first + count):
         yield Subject("wild", f"wild{seed}", wild_model(seed)[0].SerializeToString())
+
+
+def branched_models(count: int, first: int = 0) -> Iterator[Subject]:
+    """The models of If nodes of ``count`` seeds from ``first`` on."""
+    for seed in range(first, first + count):
+        yield Subject("branched", f"branched{seed}", branched_model(seed).SerializeToString())
 
 
 def dynamic_models() -> Iterator[Subject]:
@@ -246,7 +253,7 @@ def main(
     resume: bool,
 ) -> None:
     """Run the corpus, or a sample of it, and count exit codes by kind."""
-    made = (*random_models(count, first), *wild_models(count, first))
+    made = (*random_models(count, first), *wild_models(count, first), *branched_models(count, first))
     options = ("--apply", "all", "--strict") if apply_all else ()
     found = [subject for folder in folders for subject in models_below(folder)]
     every = [*backend_models(), *packaged_models(), *made, *dynamic_models(), *exporter_models(), *found]
