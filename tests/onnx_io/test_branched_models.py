@@ -28,7 +28,7 @@ def each_way(content: bytes) -> list[Array]:
     return [session.run(None, {"x": x, "c": np.array(c), "d": np.array(d)})[0] for c, d in ways]
 
 
-@pytest.mark.parametrize("seed", (0, 1, 2, 3, 4, 6, 7, 8))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7, 8])
 def test_what_is_made_of_branches_is_sound(seed: int) -> None:
     model = branched_model(seed)
     loaded, found = searched(model, None, alpha=100.0, seconds=20)
