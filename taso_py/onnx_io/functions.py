@@ -42,6 +42,7 @@ def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
 def _inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
     given = skeleton(proto)
     _agree(given)
+    _give_defaults(given)
     return onnx.load_model_from_string(answer(CHILD, "inline", given=given.SerializeToString(), seconds=_PATIENCE_S))
 
 
@@ -59,6 +60,23 @@ def _agree(model: onnx.ModelProto) -> None:
             opset.version = versions.get(opset.domain, 1)
 
 
+def _give_defaults(model: onnx.ModelProto) -> None:
+    """Let calls give the attributes that functions have defaults of: what inlines them forgets those."""
+    defaults = {_key(function): function.attribute_proto for function in model.functions if function.attribute_proto}
+    for nodes in (model.graph.node, *(function.node for function in model.functions)) if defaults else ():
+        for node in _nodes(nodes):
+            given = {attribute.name for attribute in node.attribute}
+            missing = defaults.get((node.domain, node.op_type, node.overload), ())
+            node.attribute.extend(attribute for attribute in missing if attribute.name not in given)
+
+
+def _is_open(function: onnx.FunctionProto) -> bool:
+    """Whether it reads attributes that it does not declare, so that nobody says what they are."""
+    declared = {*function.attribute, *(attribute.name for attribute in function.attribute_proto)}
+    read = {attribute.ref_attr_name for node in _nodes(function.node) for attribute in node.attribute}
+    return not read <= declared | {""}
+
+
 def rewritable(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The model with its functions inlined, weights and all; itself where they cannot be, or stand for operators.
 
@@ -67,8 +85,8 @@ def rewritable(proto: onnx.ModelProto) -> onnx.ModelProto:
     expanded = require_finite(proto)
     if not proto.functions or expanded > _MOST_REWRITTEN:
         return proto
-    if any(function.domain in DEFAULT_DOMAINS for function in proto.functions):
-        return proto  # which of the two the runtime takes is its own affair
+    if any(function.domain in DEFAULT_DOMAINS or _is_open(function) for function in proto.functions):
+        return proto  # what the runtime takes it for is its own affair
     try:
         made = _inlined(proto)
     except (NoAnswerError, ValueError):
