@@ -19,8 +19,8 @@ MOST_NODES = 2_000_000
 """Largest graph that functions may expand to: ONNX Runtime inlines all of them when it opens a model."""
 _MOST_REWRITTEN = 200_000
 """Largest graph to which functions are inlined so that their insides are rewritten, too."""
-_OF_RUNTIMES = ("ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.training", "com.microsoft")
-"""Domains of operators that are no functions of a model."""
+_OF_RUNTIMES = ("ai.onnx", "com.microsoft", "com.ms.")
+"""Beginnings of the domains of operators that are no functions of a model."""
 
 Key = tuple[str, str, str]
 """Domain, name and overload of a function."""
@@ -51,7 +51,7 @@ def _agree(model: onnx.ModelProto) -> None:
 
     What is not imported in the model's version is not inlined, though such a version means nothing.
     """
-    own = {function.domain for function in model.functions} - {*DEFAULT_DOMAINS, *_OF_RUNTIMES}
+    own = {function.domain for function in model.functions if not _is_of_runtimes(function.domain)}
     versions = {opset.domain: opset.version for opset in model.opset_import if opset.domain in own}
     for domain in sorted(own - versions.keys()):
         model.opset_import.add(domain=domain, version=1)
@@ -70,6 +70,10 @@ def _give_defaults(model: onnx.ModelProto) -> None:
             node.attribute.extend(attribute for attribute in missing if attribute.name not in given)
 
 
+def _is_of_runtimes(domain: str) -> bool:
+    return domain in DEFAULT_DOMAINS or domain.startswith(_OF_RUNTIMES)
+
+
 def _is_open(function: onnx.FunctionProto) -> bool:
     """Whether it reads attributes that it does not declare, so that nobody says what they are."""
     declared = {*function.attribute, *(attribute.name for attribute in function.attribute_proto)}
@@ -85,7 +89,7 @@ def rewritable(proto: onnx.ModelProto) -> onnx.ModelProto:
     expanded = require_finite(proto)
     if not proto.functions or expanded > _MOST_REWRITTEN:
         return proto
-    if any(function.domain in DEFAULT_DOMAINS or _is_open(function) for function in proto.functions):
+    if any(_is_of_runtimes(function.domain) or _is_open(function) for function in proto.functions):
         return proto  # what the runtime takes it for is its own affair
     try:
         made = _inlined(proto)
