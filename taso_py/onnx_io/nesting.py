@@ -15,6 +15,7 @@ from typing import TypeAlias
 import onnx_ir as ir
 
 from taso_py.onnx_io.branches import BRANCHES, Scope
+from taso_py.onnx_io.shells import branches_in, names_only, shells
 from taso_py.onnx_io.spell import UsedNames
 from taso_py.onnx_io.structure import bodies, has_graphs, topological_order
 
@@ -49,19 +50,9 @@ def count(graph: ir.Graph) -> int:
         one = waiting.pop()
         total += len(one)
         for node in one:
-            branches = _branches(node).values()
-            waiting.extend(() if all(map(_is_shell, branches)) else branches)
+            branches = branches_in(node).values()
+            waiting.extend(() if all(map(names_only, branches)) else branches)
     return total
-
-
-def _branches(node: ir.Node) -> dict[str, ir.Graph]:
-    if node.op_type != "If" or node.domain:
-        return {}
-    return {name: node.attributes[name].as_graph() for name in BRANCHES if name in node.attributes}
-
-
-def _is_shell(branch: ir.Graph) -> bool:
-    return not branch.initializers and all(node.op_type == "Identity" and not node.domain for node in branch)
 
 
 @dataclass(slots=True)
@@ -81,15 +72,15 @@ class _Nesting:
 
     def run(self) -> None:
         nodes = list(self.graph)
-        shells = [(node, name, branch) for node in nodes for name, branch in self._shells(node).items()]
-        if not shells:
+        lifted = [(node, name, branch) for node in nodes for name, branch in shells(node).items()]
+        if not lifted:
             return
         self._note_readers(nodes)
-        labels = [f"{node.outputs[0].name}/{name}" for node, name, _ in shells]
+        labels = [f"{node.outputs[0].name}/{name}" for node, name, _ in lifted]
         self.of_scope = {
-            (*self._home(node), label): (node, name) for label, (node, name, _) in zip(labels, shells, strict=True)
+            (*self._home(node), label): (node, name) for label, (node, name, _) in zip(labels, lifted, strict=True)
         }
-        reserved = {f"{r.name}/{label}" for label, (_, _, b) in zip(labels, shells, strict=True) for r in b.outputs}
+        reserved = {f"{r.name}/{label}" for label, (_, _, b) in zip(labels, lifted, strict=True) for r in b.outputs}
         order = [nodes[k] for k in topological_order(nodes)]
         for node in reversed(order):
             self._place(node)
@@ -97,21 +88,17 @@ class _Nesting:
         for one in (one for node in order for one in (node, *self.copies[node])):
             if self.places[one]:
                 inside[self.places[one][-1]].append(one)
-        self._place_weights({(node, name): branch for node, name, branch in shells})
+        self._place_weights({(node, name): branch for node, name, branch in lifted})
         self.graph.remove([node for node in order if self.places[node]])
-        for node, name, branch in shells:
+        for node, name, branch in lifted:
             branch.insert_before(branch[0], inside[node, name])
-        for _, _, branch in shells:
+        for _, _, branch in lifted:
             _name_results(branch)
         self._leave({name for name in reserved if self.homes.get(name) != ()})
 
-    def _shells(self, node: ir.Node) -> Mapping[str, ir.Graph]:
-        found = _branches(node)
-        return found if len(found) == len(BRANCHES) and all(map(_is_shell, found.values())) else {}
-
     def _note_readers(self, nodes: Sequence[ir.Node]) -> None:
         for node in nodes:
-            for name, branch in self._shells(node).items():
+            for name, branch in shells(node).items():
                 self.readers[id(branch)] = node, name
             for body in bodies(node):
                 for inner in (body, *body.subgraphs()):

@@ -22,6 +22,7 @@ from taso_py.onnx_io.fold import Folder
 from taso_py.onnx_io.onnx_types import TRANSPARENT, Symbols, by_first, dtype_name
 from taso_py.onnx_io.read import content
 from taso_py.onnx_io.shapes import MAXIMAL_LENGTH, Vector, follow
+from taso_py.onnx_io.shells import one_of, sources
 from taso_py.onnx_io.structure import captured_names, conforms, constant_tensor, has_graphs, label_of, name_of
 from taso_py.ops import OPERATORS
 from taso_py.ops.constants import Fill
@@ -280,6 +281,8 @@ class TableReader:
             type_ = self.symbols.of_opaque(name_of(value), self.inferred().get(name_of(value)), trusted=trusted)
             if trusted and port == 0 and call is not None:
                 type_ = by_first(call, type_)
+            if results := sources(node, port):
+                type_ = one_of([self.values.types[self.ids[name]] for name in results], type_)
             new = self.ids[name_of(value)] = self.values.new(type_, name_of(value))
             operator = Opaque(node.op_type, node.domain, index, port)
             self.nodes[new] = Node(operator, (*inputs, *self.captured[index]), index)

@@ -277,3 +277,25 @@ def test_a_branch_and_another_place_compute_the_same(first: str, then: str, othe
     exported = export(loaded, replace(loaded.table, nodes=nodes))
     assert check_contract(loaded.proto, exported) == []
     _same(model, onnx.ModelProto.FromString(serialize(exported)))
+
+
+SIZES = "axes = Constant<value_ints = [0]>() "
+
+
+@pytest.mark.parametrize(
+    ("then", "other", "type_"),
+    [
+        ("a = Neg(x) r = Exp(a)", "r = Abs(x)", "float32[2,3]"),
+        ("r = Concat<axis = 0>(x, x)", "a = Neg(x) r = Exp(a)", "float32[p.0,3]"),
+        ("r = Unsqueeze(x, axes)", "a = Neg(x) r = Exp(a)", "float32[?]"),
+        ("h = Relu(n) r = Exp(h)", "r = Abs(n)", "float32[N,M]"),
+        ("h = Relu(n) r = Exp(h)", "r = Transpose<perm = [1, 0]>(n)", "float32[p.0,p.1]"),
+    ],
+)
+def test_a_result_has_the_sizes_that_both_branches_give_it(then: str, other: str, type_: str) -> None:
+    body = f"""{SIZES} p = If(c) <then_branch = t () => (r) {{ {then} }}, else_branch = e () => (r) {{ {other} }}>
+               y = Relu(p)"""
+    loaded = load(_model(body, extra=", float[N,M] n", outputs="float y"))
+    (value,) = (value for value, name in loaded.values.names.items() if name == "p")
+    assert str(loaded.values.types[value]) == type_
+    assert ("Relu" in loaded.opaque) == (type_ == "float32[?]")
