@@ -88,7 +88,8 @@ bench-eps: $(BENCH) $(OPENVINO)  ## race our results and OpenVINO on the zoo (AR
 conformance: $(STAMP)  ## run the ONNX backend test-suite through the optimiser; results in conformance_output/
 	$(BIN)/python -m scripts.audit.conformance
 
-robustness: $(STAMP)  ## put ONNX's, packaged and random models through the command line, and count exit codes
+robustness: $(STAMP)  ## put ONNX's, packaged and random models through the command line, and count exit codes; run every state of random ones
+	$(BIN)/python -m scripts.audit.states
 	$(BIN)/python -m scripts.audit.robustness
 
 faults: $(STAMP)  ## disturb runs at random moments (signals, crashes, no memory, no disk), and look at what they leave

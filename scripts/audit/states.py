@@ -1,0 +1,186 @@
+"""Write every state of a short search of random models, hold it against the promises to callers, and run it.
+
+    python -m scripts.audit.states --random 300
+    python -m scripts.audit.states --only branched --random 300 --first 1000
+
+A process looks at thousands of rewritten models a minute where `robustness`, which starts the command for each model,
+looks at twenty.  The models: the random ones of `random_models`, as they are, in float16, at other opsets and with
+functions around their nodes; those of `wild_models`; and those of `branched_models`, run with either condition.
+What cannot be written, breaks a promise or computes other values is a finding, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import click
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import version_converter
+from rich.progress import track
+
+from scripts.audit.branched_models import branched_model
+from scripts.audit.function_models import with_functions
+from scripts.audit.half_precision import halved
+from scripts.audit.random_models import random_model
+from scripts.audit.wild_models import wild_model
+from taso_py.backend.protocol import Feeds, ModelRef
+from taso_py.check.facts import read_facts
+from taso_py.check.inputs import make_feeds
+from taso_py.check.shapes import resolve_shapes
+from taso_py.cost.model import RooflineCost
+from taso_py.cost.roofline import Roofline
+from taso_py.graph.table import Table
+from taso_py.onnx_io.contract import check_contract
+from taso_py.onnx_io.export import export, serialize
+from taso_py.onnx_io.load import Loaded, load
+from taso_py.rules.library import load as load_library
+from taso_py.search.canonical import Canonicalizer
+from taso_py.search.moves import Rewriter
+from taso_py.search.rounding import rounding_bodies
+from taso_py.search.strategy import Backtracking, Limits
+from taso_py.search.view import View
+
+OPSETS = (9, 11, 12, 13, 15, 18, 20, 21, 22)
+CLOSE = 2e-3
+"""The largest difference relative to the largest value of an output: what is wrong is mostly far off."""
+SEARCH_S = 10.0
+
+Model = tuple[onnx.ModelProto, list[Feeds]]
+"""With the inputs that it is run on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one model."""
+
+    states: int
+    """Those that were looked at; -1 where ONNX Runtime does not run the model, or it is random."""
+    findings: tuple[str, ...] = ()
+
+
+def fed(model: onnx.ModelProto) -> Model:
+    """A model with inputs that are made up."""
+    inputs = read_facts(ModelRef.of(model.SerializeToString())).inputs
+    return model, [make_feeds(inputs, resolve_shapes(inputs, {}))]
+
+
+def branched(seed: int) -> Model:
+    """A model of If nodes with either condition."""
+    x = np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)
+    ways = product((True, False), repeat=2)
+    return branched_model(seed), [{"x": x, "c": np.array(c), "d": np.array(d)} for c, d in ways]
+
+
+def wild(seed: int) -> Model:
+    """A wild model with the inputs that come with it."""
+    model, feeds = wild_model(seed)
+    return model, [feeds]
+
+
+KINDS: Mapping[str, Callable[[int], Model]] = {
+    "random": lambda seed: fed(random_model(seed)),
+    "float16": lambda seed: fed(halved(random_model(seed))),
+    "opset": lambda seed: fed(version_converter.convert_version(random_model(seed), OPSETS[seed % len(OPSETS)])),
+    "functions": lambda seed: fed(with_functions(random_model(seed), seed)),
+    "wild": wild,
+    "branched": branched,
+}
+
+
+def looked_at(model: onnx.ModelProto, feeds: list[Feeds], most: int) -> Outcome:
+    """At most so many states of a search, each written, judged and run."""
+    content = model.SerializeToString()
+    try:
+        before, again = (_results(content, feeds) for _ in range(2))
+    except Exception:  # noqa: BLE001 - ONNX Runtime raises whatever it likes
+        return Outcome(-1)
+    if _difference(before, again) is not None:
+        return Outcome(-1)
+    loaded = load(model)
+    findings, count = [], 0
+    for rules, table in _states(loaded, most):
+        count += 1
+        try:
+            exported = export(loaded, table)
+            reason = next(iter(check_contract(loaded.proto, exported)), None)
+            reason = reason or _difference(before, _results(serialize(exported), feeds))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            reason = f"{type(error).__name__}: {error}"
+        if reason is not None:
+            findings.append(f"{', '.join(rules)}: {' '.join(reason.split())}")
+    return Outcome(count, tuple(findings))
+
+
+def _states(loaded: Loaded, most: int) -> Iterator[tuple[list[str], Table]]:
+    """Tables that rules lead to, however much slower they may be, and these rules."""
+    library, roofline = load_library(), Roofline({})
+    canonical = Canonicalizer.of(library.canonical, library.cleanup)
+    limits = Limits(time.monotonic() + SEARCH_S, alpha=100.0, states=most)
+    strategy = Backtracking(Rewriter.of(library.search, canonical), RooflineCost(roofline), roofline, limits)
+    rounding, read = rounding_bodies(loaded.proto), loaded.folder.value
+    view = View.of(loaded.table, canonical.expand, read, rounding=rounding, scopes=loaded.scopes)
+    found = strategy.run(view, roofline.total(loaded.table), lambda: False, lambda count, best: None)
+    for state in found.states[:most]:
+        yield [step.rule for step in state.trace], state.table
+
+
+def _results(content: bytes, feeds: list[Feeds]) -> list[Any]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return [session.run(None, dict(one)) for one in feeds]
+
+
+def _difference(one: Any, other: Any) -> str | None:
+    """How two results differ, in words."""
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return next((found for a, b in zip(one, other, strict=True) if (found := _difference(a, b))), None)
+    a, b = np.asarray(one), np.asarray(other)
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return f"{a.dtype}{a.shape} became {b.dtype}{b.shape}"
+    if a.dtype.kind not in "fiu":
+        return None if np.array_equal(a, b) else "other values"
+    a, b, finite = a.astype(np.float64), b.astype(np.float64), np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return "other values are infinite or NaN"
+    gap = np.abs(a[finite] - b[finite]).max(initial=0.0)
+    return None if gap <= CLOSE * max(CLOSE, np.abs(a[finite]).max(initial=0.0)) else f"values differ by {gap:g}"
+
+
+@click.command(help=__doc__)
+@click.option("--random", "count", type=int, default=50, show_default=True, help="Models of each kind.")
+@click.option("--first", type=int, default=0, show_default=True, help="Their first seed.")
+@click.option("--states", "most", type=int, default=25, show_default=True, help="At most so many of each model.")
+@click.option("--only", "kinds", type=click.Choice(list(KINDS)), multiple=True, help="Only this kind (repeatable).")
+def main(count: int, first: int, most: int, kinds: tuple[str, ...]) -> None:
+    """Look at models of each kind, and tell of what was found."""
+    wrong = False
+    for kind in kinds or KINDS:
+        outcomes = {seed: _outcome(kind, seed, most) for seed in track(range(first, first + count), kind)}
+        run = [one for one in outcomes.values() if one.states >= 0]
+        print(f"{kind}: {len(run)} of {count} models run, {sum(one.states for one in run)} states")
+        for seed, one in outcomes.items():
+            wrong |= bool(one.findings)
+            print(
+                *(f"  {kind}{seed}: {finding}" for finding in one.findings[:1]), sep="\n", end="\n" * bool(one.findings)
+            )
+    sys.exit(wrong)
+
+
+def _outcome(kind: str, seed: int, most: int) -> Outcome:
+    try:
+        model, feeds = KINDS[kind](seed)
+    except RuntimeError:  # ONNX's converter knows no way to that opset
+        return Outcome(-1)
+    return looked_at(model, feeds, most)
+
+
+if __name__ == "__main__":
+    main()
