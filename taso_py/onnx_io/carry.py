@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from taso_py.errors import ModelError
@@ -105,7 +106,7 @@ def _copy_without_data(tensor: onnx.TensorProto, target: onnx.TensorProto) -> No
         if name == "segment":
             target.segment.CopyFrom(tensor.segment)
         else:
-            setattr(target, name, getattr(tensor, name))
+            _set(target, name, getattr(tensor, name))
     target.data_location = onnx.TensorProto.EXTERNAL
     target.external_data.add(key="location", value="elsewhere")
 
@@ -119,7 +120,26 @@ def _copy_fields(source: Message, target: Message, *omitted: str) -> None:
         elif hasattr(value, "extend"):
             getattr(target, field.name).extend(value)
         else:
-            setattr(target, field.name, value)
+            _set(target, field.name, value)
+
+
+def _set(target: Message, name: str, value: Any) -> None:
+    """Set a plain field; a text that is not UTF-8, which Python's protobuf reads but does not write, by its bytes."""
+    if isinstance(value, bytes) and target.DESCRIPTOR.fields_by_name[name].type == FieldDescriptor.TYPE_STRING:
+        target.MergeFromString(_wired(target.DESCRIPTOR.fields_by_name[name].number, value))
+    else:
+        setattr(target, name, value)
+
+
+def _wired(number: int, content: bytes) -> bytes:
+    """A field as protobuf stores it: what it is, its length, its bytes."""
+    head = bytearray()
+    for count in (number << 3 | 2, len(content)):
+        while count > 0x7F:
+            head.append(count & 0x7F | 0x80)
+            count >>= 7
+        head.append(count)
+    return bytes(head) + content
 
 
 def not_carried(proto: onnx.ModelProto) -> str | None:

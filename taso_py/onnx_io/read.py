@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,12 +148,21 @@ def content(tensor: ir.TensorProtocol) -> Array:
         raise ModelError(f"the data of {tensor.name!r} cannot be read: {reason}; export the model again") from error
 
 
+_MOST_ELEMENTS = 2**60
+"""Of any tensor: ONNX's and ONNX Runtime's numbers end at 2**63, and bytes count up to 16 for an element."""
+
+
 def check_tensors(model: ir.Model) -> None:
     """Raise `ModelError` unless every tensor has a type and sizes, and external ones lie within an existing file."""
     sizes: dict[str, int] = {}
     for tensor in _tensors(model):
         external = isinstance(tensor, ir.ExternalTensor)
-        if not _has_type(tensor, external) or any(size < 0 for size in tensor.shape.numpy()):
+        sizes_given = tensor.shape.numpy()
+        if (
+            not _has_type(tensor, external)
+            or min(sizes_given, default=0) < 0
+            or math.prod(sizes_given) > _MOST_ELEMENTS
+        ):
             raise ModelError(f"tensor {tensor.name!r} has a type or sizes that no tensor has: export the model again")
         if not isinstance(tensor, ir.ExternalTensor):
             continue

@@ -157,7 +157,9 @@ class TableReader:
 
         What bodies of nodes read, and what the model returns, keeps its own.
         """
-        if node.op_type != "Identity" or len(inputs) != 1 or name_of(node.outputs[0]) in self.pinned:
+        if node.op_type != "Identity" or not len(inputs) == len(node.outputs) == 1:
+            return None
+        if name_of(node.outputs[0]) in self.pinned:
             return None
         (weight,) = inputs
         computed = weight in self.nodes or weight in self.settled

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import taso_py
 from taso_py.errors import ModelError
+from taso_py.onnx_io.carry import LARGE_TENSOR_ELEMENTS, skeleton
 from taso_py.onnx_io.load import load
 from tests.conftest import tiny_network
 from tests.helpers.onnx_io_models import model, node, value, weight
@@ -46,13 +47,17 @@ def negative_size(proto: onnx.ModelProto) -> None:
     proto.graph.initializer[0].dims[0] = -4
 
 
+def endless(proto: onnx.ModelProto) -> None:
+    proto.graph.node[0].attribute[0].t.dims[:] = [2**62] * 20
+
+
 def offset_in_words(proto: onnx.ModelProto) -> None:
     proto.graph.initializer.append(TensorProto(name="e", dims=[400], data_type=1, data_location=TensorProto.EXTERNAL))
     for key in ("location", "offset"):
         proto.graph.initializer[1].external_data.add(key=key, value="nowhere")
 
 
-@pytest.mark.parametrize("damage", [wrong_count, wrong_field, no_type, negative_size, offset_in_words])
+@pytest.mark.parametrize("damage", [wrong_count, wrong_field, no_type, negative_size, endless, offset_in_words])
 def test_a_tensor_that_is_none_is_one_line(damage: Damage) -> None:
     proto = network()
     damage(proto)
@@ -82,6 +87,26 @@ def test_a_makers_name_in_latin_1_refuses_no_model(tmp_path: Path) -> None:
     path.write_bytes(proto.SerializeToString().replace(b"marker", b"m\xfcrker"))
     taso_py.optimize(path, race=False, cache=None).save(out)
     assert b"m\xfcrker" in out.read_bytes()
+
+
+@pytest.mark.parametrize("elements", [4, LARGE_TENSOR_ELEMENTS + 1])
+@pytest.mark.parametrize("place", ["graph", "its documentation", "producer", "a weight's documentation"])
+def test_models_with_texts_in_latin_1_are_looked_at(place: str, elements: int) -> None:
+    proto = network()
+    proto.graph.initializer.append(weight("v", np.ones(elements)))
+    match place:
+        case "graph":
+            proto.graph.name = "marker"
+        case "its documentation":
+            proto.graph.doc_string = "marker"
+        case "producer":
+            proto.producer_name = "marker"
+        case _:
+            proto.graph.initializer[1].doc_string = "marker"
+    strange = onnx.ModelProto.FromString(proto.SerializeToString().replace(b"marker", b"m\xfcrker"))
+    assert b"m\xfcrker" in skeleton(strange).SerializeToString()
+    assert taso_py.diff(strange, proto).same
+    assert taso_py.inspect(strange).nodes == len(proto.graph.node)
 
 
 def texts_elsewhere(proto: onnx.ModelProto) -> None:
@@ -120,6 +145,11 @@ def test_a_name_with_a_line_break_makes_no_second_line() -> None:
 
 def constant_without_output(proto: onnx.ModelProto) -> None:
     proto.graph.node.append(node("Constant", "", "", value=numpy_helper.from_array(np.ones(4, np.float32))))
+
+
+def identity_without_output(proto: onnx.ModelProto) -> None:
+    proto.graph.node.append(node("Identity", "w", ""))
+    proto.graph.node[-1].ClearField("output")
 
 
 def texts_for_numbers(proto: onnx.ModelProto) -> None:
@@ -178,8 +208,9 @@ def backwards_over_nothing(proto: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [constant_without_output, texts_for_numbers, cast_of_nothing, rotary_of_nothing, huge_opset, unknown_type,
-     negative_input, backwards_over_nothing, backwards_by_constant, scatter_at_no_axis, slice_of_no_axis],
+    [constant_without_output, identity_without_output, texts_for_numbers, cast_of_nothing, rotary_of_nothing,
+     huge_opset, unknown_type, negative_input, backwards_over_nothing, backwards_by_constant, scatter_at_no_axis,
+     slice_of_no_axis],
 )  # fmt: skip
 def test_what_onnx_runtime_may_judge_is_read(damage: Damage) -> None:
     proto = network()
