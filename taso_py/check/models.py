@@ -16,7 +16,7 @@ from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport, refused
 from taso_py.check.shapes import Shape
 from taso_py.check.tolerance import Closeness
-from taso_py.onnx_io.branches import lifted
+from taso_py.onnx_io.load import flat
 
 
 def check(
@@ -66,7 +66,7 @@ def check_models(
 
 
 def _checker(original: ModelRef, candidate: ModelRef, config: WorkerConfig, **options: Any) -> Checker:
-    one, other = lifted(read(original)), lifted(read(candidate))
+    one, other = flat(read(original)), flat(read(candidate))
     if not one.scopes or {*one.scopes.values()} != {*other.scopes.values()}:
         return Checker(original, config, **options)
     facts = read_facts(original)

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from taso_py.graph.sizes import Expression, Symbol
 from taso_py.graph.table import Table, Values
 from taso_py.onnx_io.artifact import Stamp, external_locations, stamps_of
-from taso_py.onnx_io.branches import Scope, has_branches, lifted, weight_elements
+from taso_py.onnx_io.branches import Lifted, Scope, has_branches, lifted, weight_elements
 from taso_py.onnx_io.carry import carried, carry, not_carried
 from taso_py.onnx_io.collecting import uncollected
 from taso_py.onnx_io.fold import Folder
@@ -116,7 +116,8 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     own = stamps_of([Path(source)] if isinstance(source, str | Path) else [])
     proto, path = read_proto(source)
     nested = rewritable(proto)
-    proto, scopes = _flat(nested)
+    found = flat(nested)
+    proto, scopes = found.proto, found.scopes
     reason = not_carried(proto)
     opset = default_opset(proto)
     if reason is None and len(standard_opsets(proto)) > 1:
@@ -132,12 +133,11 @@ def load(source: str | Path | onnx.ModelProto | bytes, *, freeze_initializers: b
     return replace(loaded, nested=nested if scopes else None, stamps={**own, **beside})
 
 
-def _flat(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, Mapping[str, Scope]]:
-    """The model with its branches lifted, for which it is copied, and which branch computes what."""
+def flat(proto: onnx.ModelProto) -> Lifted:
+    """The model with its branches lifted, for which it is copied; itself where it is too large for that."""
     if has_branches(proto) and weight_elements(proto) > _MOST_COPIED:
-        return proto, {}
-    found = lifted(proto)
-    return found.proto, found.scopes
+        return Lifted(proto)
+    return lifted(proto)
 
 
 @uncollected()
