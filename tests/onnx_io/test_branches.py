@@ -299,3 +299,11 @@ def test_a_result_has_the_sizes_that_both_branches_give_it(then: str, other: str
     (value,) = (value for value, name in loaded.values.names.items() if name == "p")
     assert str(loaded.values.types[value]) == type_
     assert ("Relu" in loaded.opaque) == (type_ == "float32[?]")
+
+
+def test_sizes_that_branches_only_state_are_not_believed() -> None:
+    body = """p = If(c) <then_branch = t () => (int64[2,5] r) { r = NonZero(x) },
+                         else_branch = e () => (int64[2,5] r) { a = NonZero(x) r = Identity(a) }> y = Neg(p)"""
+    loaded = load(_model(body, outputs="int64 y"))
+    (value,) = (value for value, name in loaded.values.names.items() if name == "p")
+    assert str(loaded.values.types[value]) == "int64[2,p.1]"
