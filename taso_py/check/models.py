@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from taso_py.check.check import Checker
 from taso_py.check.facts import interface_difference, read_facts
 from taso_py.check.oracle import OracleLimits
 from taso_py.check.report import CheckReport, refused
-from taso_py.check.shapes import Shape
-from taso_py.check.tolerance import Closeness
 from taso_py.onnx_io.load import flat
 
 
@@ -24,45 +21,29 @@ def check(
     candidate: ModelRef | Path | bytes,
     config: WorkerConfig,
     *,
-    workloads: Sequence[Mapping[str, Shape]] = (),
-    overrides: Mapping[str, Any] | None = None,
-    seed: int = 0,
     limits: OracleLimits | None = None,
-    closeness: Closeness | None = None,
+    **options: Any,
 ) -> CheckReport:
-    """One candidate against one original; the original may use half of the time that ``limits`` leaves.
+    """One candidate against one original, which may use half of the time that ``limits`` leaves.
 
-    Where both have the same If nodes, every one of them is made to go either way as well.
+    Where both have the same If nodes, every one of them is made to go either way as well.  ``options``: of `Checker`.
     """
     whole = limits or OracleLimits()
     now = time.monotonic()
     half = replace(whole, deadline=now + (whole.deadline - now) / 2)
-    with _checker(
-        ModelRef.of(original), ModelRef.of(candidate), config,
-        workloads=workloads, overrides=overrides, seed=seed, limits=half, closeness=closeness,
-    ) as checker:  # fmt: skip
+    with _checker(ModelRef.of(original), ModelRef.of(candidate), config, limits=half, **options) as checker:
         return checker.check(candidate, deadline=whole.deadline)
 
 
 def check_models(
-    first: ModelRef | Path | bytes,
-    second: ModelRef | Path | bytes,
-    config: WorkerConfig,
-    *,
-    workloads: Sequence[Mapping[str, Shape]] = (),
-    overrides: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    limits: OracleLimits | None = None,
-    closeness: Closeness | None = None,
+    first: ModelRef | Path | bytes, second: ModelRef | Path | bytes, config: WorkerConfig, **options: Any
 ) -> CheckReport:
     """``superopt check A B``: the interfaces must agree, then `check` with A as the original."""
     one, other = ModelRef.of(first), ModelRef.of(second)
     reason = interface_difference(read_facts(one), read_facts(other))
     if reason is not None:
         return refused(f"{one.name} and {other.name} cannot be compared: {reason}")
-    return check(
-        one, other, config, workloads=workloads, overrides=overrides, seed=seed, limits=limits, closeness=closeness
-    )
+    return check(one, other, config, **options)
 
 
 def _checker(original: ModelRef, candidate: ModelRef, config: WorkerConfig, **options: Any) -> Checker:
