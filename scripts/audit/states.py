@@ -3,9 +3,10 @@
     python -m scripts.audit.states --random 300
     python -m scripts.audit.states --only branched --random 300 --first 1000
 
-A process looks at thousands of rewritten models a minute where `robustness`, which starts the command for each model,
-looks at twenty.  The models: the random ones of `random_models`, as they are, in float16, at other opsets and with
-functions around their nodes; those of `wild_models`; and those of `branched_models`, run with either condition.
+One process and its worker look at hundreds of rewritten models a minute where `robustness`, which starts the command
+for each model, looks at twenty.  The models: the random ones of `random_models`, as they are, in float16, at other
+opsets and with functions around their nodes; those of `wild_models`; and those of `branched_models`, run with either
+condition.
 What cannot be written, breaks a promise or computes other values is a finding, and the exit code is 1.
 """
 
@@ -16,12 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import click
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import version_converter
 from rich.progress import track
 
@@ -30,12 +29,15 @@ from scripts.audit.function_models import with_functions
 from scripts.audit.half_precision import halved
 from scripts.audit.random_models import random_model
 from scripts.audit.wild_models import wild_model
-from taso_py.backend.protocol import Feeds, ModelRef
+from taso_py.backend.client import Worker
+from taso_py.backend.protocol import Feeds, ModelRef, Outputs, WorkerConfig
+from taso_py.check.compare import compare_outputs
 from taso_py.check.facts import read_facts
 from taso_py.check.inputs import make_feeds
 from taso_py.check.shapes import resolve_shapes
 from taso_py.cost.model import RooflineCost
 from taso_py.cost.roofline import Roofline
+from taso_py.errors import ModelError
 from taso_py.graph.table import Table
 from taso_py.onnx_io.contract import check_contract
 from taso_py.onnx_io.export import export, serialize
@@ -94,12 +96,12 @@ KINDS: Mapping[str, Callable[[int], Model]] = {
 }
 
 
-def looked_at(model: onnx.ModelProto, feeds: list[Feeds], most: int) -> Outcome:
+def looked_at(worker: Worker, model: onnx.ModelProto, feeds: list[Feeds], most: int) -> Outcome:
     """At most so many states of a search, each written, judged and run."""
     content = model.SerializeToString()
     try:
-        before, again = (_results(content, feeds) for _ in range(2))
-    except Exception:  # noqa: BLE001 - ONNX Runtime raises whatever it likes
+        before, again = (_results(worker, content, feeds) for _ in range(2))
+    except ModelError:
         return Outcome(-1)
     if _difference(before, again) is not None:
         return Outcome(-1)
@@ -110,7 +112,7 @@ def looked_at(model: onnx.ModelProto, feeds: list[Feeds], most: int) -> Outcome:
         try:
             exported = export(loaded, table)
             reason = next(iter(check_contract(loaded.proto, exported)), None)
-            reason = reason or _difference(before, _results(serialize(exported), feeds))
+            reason = reason or _difference(before, _results(worker, serialize(exported), feeds))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
             reason = f"{type(error).__name__}: {error}"
         if reason is not None:
@@ -131,27 +133,18 @@ def _states(loaded: Loaded, most: int) -> Iterator[tuple[list[str], Table]]:
         yield [step.rule for step in state.trace], state.table
 
 
-def _results(content: bytes, feeds: list[Feeds]) -> list[Any]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return [session.run(None, dict(one)) for one in feeds]
+def _results(worker: Worker, content: bytes, feeds: list[Feeds]) -> list[Outputs]:
+    handle = worker.open(content)
+    try:
+        return [worker.run(handle, one) for one in feeds]
+    finally:
+        worker.close(handle)
 
 
-def _difference(one: Any, other: Any) -> str | None:
-    """How two results differ, in words."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return next((found for a, b in zip(one, other, strict=True) if (found := _difference(a, b))), None)
-    a, b = np.asarray(one), np.asarray(other)
-    if (a.dtype, a.shape) != (b.dtype, b.shape):
-        return f"{a.dtype}{a.shape} became {b.dtype}{b.shape}"
-    if a.dtype.kind not in "fiu":
-        return None if np.array_equal(a, b) else "other values"
-    a, b, finite = a.astype(np.float64), b.astype(np.float64), np.isfinite(a)
-    if not np.array_equal(finite, np.isfinite(b)):
-        return "other values are infinite or NaN"
-    gap = np.abs(a[finite] - b[finite]).max(initial=0.0)
-    return None if gap <= CLOSE * max(CLOSE, np.abs(a[finite]).max(initial=0.0)) else f"values differ by {gap:g}"
+def _difference(one: list[Outputs], other: list[Outputs]) -> str | None:
+    """How results differ, in words."""
+    deviations = (d for a, b in zip(one, other, strict=True) for d in compare_outputs(a, b))
+    return next((d.describe() for d in deviations if d.relative > CLOSE), None)
 
 
 @click.command(help=__doc__)
@@ -162,24 +155,24 @@ def _difference(one: Any, other: Any) -> str | None:
 def main(count: int, first: int, most: int, kinds: tuple[str, ...]) -> None:
     """Look at models of each kind, and tell of what was found."""
     wrong = False
-    for kind in kinds or KINDS:
-        outcomes = {seed: _outcome(kind, seed, most) for seed in track(range(first, first + count), kind)}
-        run = [one for one in outcomes.values() if one.states >= 0]
-        print(f"{kind}: {len(run)} of {count} models run, {sum(one.states for one in run)} states")
-        for seed, one in outcomes.items():
-            wrong |= bool(one.findings)
-            print(
-                *(f"  {kind}{seed}: {finding}" for finding in one.findings[:1]), sep="\n", end="\n" * bool(one.findings)
-            )
+    with Worker(WorkerConfig()) as worker:
+        for kind in kinds or KINDS:
+            outcomes = {seed: _outcome(worker, kind, seed, most) for seed in track(range(first, first + count), kind)}
+            run = [one for one in outcomes.values() if one.states >= 0]
+            print(f"{kind}: {len(run)} of {count} models run, {sum(one.states for one in run)} states")
+            for seed, one in outcomes.items():
+                for finding in one.findings[:1]:
+                    wrong = True
+                    print(f"  {kind}{seed}: {finding}")
     sys.exit(wrong)
 
 
-def _outcome(kind: str, seed: int, most: int) -> Outcome:
+def _outcome(worker: Worker, kind: str, seed: int, most: int) -> Outcome:
     try:
         model, feeds = KINDS[kind](seed)
     except RuntimeError:  # ONNX's converter knows no way to that opset
         return Outcome(-1)
-    return looked_at(model, feeds, most)
+    return looked_at(worker, model, feeds, most)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def _element(type_name: str) -> str:
 def _as_ort_values(session: ort.InferenceSession, feeds: Feeds, memory: Memory = HOST) -> dict[str, ort.OrtValue]:
     """`ModelError` for sequences, absent optionals and strings: of these ONNX Runtime's Python interface makes none."""
     for name, value in feeds.items():
-        if not isinstance(value, np.ndarray) or value.dtype == object:
+        if isinstance(value, list) or np.asarray(value).dtype == object:
             outputs = sorted({e for arg in session.get_outputs() if (e := _element(arg.type)) in _UNUSUAL})
             words = f"outputs of {' and '.join(outputs)} cannot be read where an input is no tensor of numbers"
             raise ModelError(f"{words}, as {name!r} is, by ONNX Runtime's Python interface")
