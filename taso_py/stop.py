@@ -15,9 +15,11 @@ from types import FrameType
 
 from taso_py.streams import LEVELS, formatted
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_LIMIT = getattr(signal, "SIGXCPU", None)
+"""Its processor time is over (``ulimit -S -t``): comes again with every second that it uses beyond that."""
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU")
+SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 """What asks a program to end."""
-
 
 FINISH_S = 4.0
 """What it may take to confirm something that was found when a signal came; then it is given up."""
@@ -135,9 +137,10 @@ class Ending:
             raise Ended(number)
 
     def is_echo(self, number: int) -> bool:
-        """Whether this is a signal again that has been heard a moment before."""
+        """Whether this is a signal again that has been heard a moment before, or that comes by itself again."""
         now = time.monotonic()
-        if number != signal.SIGINT and now - self._heard.get(number, -math.inf) < ECHO_S:
+        lasts_s = math.inf if number == _LIMIT else ECHO_S
+        if number != signal.SIGINT and now - self._heard.get(number, -math.inf) < lasts_s:
             return True
         self._heard[number] = now
         return False
@@ -220,7 +223,8 @@ def stop_on_interrupt(stop: StopFlag, signals: tuple[int, ...] = (signal.SIGINT,
 def _tell(number: int, doing: str) -> None:
     """One line on stderr; past the streams' own buffers, which the interrupted code may be writing to."""
     name = signal.Signals(number).name
-    text = f"superopt: {name}: {doing}; once more to quit at once"
+    more = "" if number == _LIMIT else "; once more to quit at once"
+    text = f"superopt: {name}: {doing}{more}"
     line = formatted(text, level=LEVELS["warning"], logger=__name__)
     with suppress(OSError, ValueError, AttributeError):
         descriptor = sys.stderr.fileno()

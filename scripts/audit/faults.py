@@ -111,6 +111,7 @@ FAULTS: Mapping[str, tuple[Strike, frozenset[int]]] = {
     "SIGINT": (_to_group(signal.SIGINT), frozenset({0, 130, -signal.SIGINT})),
     "SIGTERM": (_to_run(signal.SIGTERM), frozenset({0, 143, -signal.SIGTERM})),
     "SIGHUP": (_to_run(signal.SIGHUP), frozenset({0, 129, -signal.SIGHUP})),
+    "SIGXCPU": (_to_run(signal.SIGXCPU), frozenset({0, 152, -signal.SIGXCPU})),
     "SIGKILL": (_to_run(signal.SIGKILL), frozenset({0, -signal.SIGKILL})),
     "worker crashed": (_to_worker(lambda w: w.send_signal(signal.SIGSEGV)), frozenset({0, 3, 5})),
     "worker killed": (_to_worker(psutil.Process.kill), frozenset({0, 3, 5})),
@@ -120,7 +121,7 @@ FAULTS: Mapping[str, tuple[Strike, frozenset[int]]] = {
     "cache damaged": (_cache_damaged, frozenset({0})),
 }
 """What is done, and the exit codes that it may lead to; a signal before Python handles it ends it at once."""
-_ASKED_TO_END = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
+_ASKED_TO_END = frozenset({"SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

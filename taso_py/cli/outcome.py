@@ -55,6 +55,7 @@ Exit codes:
        is confirmed before, and then written)
   141  stdout was closed by its reader
   143  SIGTERM: as SIGHUP
+  152  SIGXCPU, the soft limit of processor time: as SIGHUP
 """
 
 

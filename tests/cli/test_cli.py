@@ -28,6 +28,7 @@ from taso_py.cost.measurement import Measurement
 from taso_py.onnx_io.artifact import CopiedFile
 from taso_py.options import Options
 from taso_py.result import JSON_FIELDS, Result
+from taso_py.stop import SIGNALS
 from tests.conftest import RunCli, cli_environment, tiny_network
 
 
@@ -239,7 +240,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_help_lists_every_exit_code(run_cli: RunCli) -> None:
     text = run_cli("--help").stdout
     codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type)}
-    for code in sorted({0, 129, 130, 143} | codes):
+    for code in sorted({0, *(128 + number for number in SIGNALS)} | codes):
         assert f"\n    {code} " in text
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from taso_py import errors
 from taso_py.cli import main, outcome
+from taso_py.stop import SIGNALS
 from tests.conftest import ROOT, RunCli, tiny_network
 from tests.helpers.said import said
 from tests.helpers.schemas import require_valid
@@ -40,6 +41,7 @@ STUBBED = {
     129: ("improved=True, speedup=1.3, speedup_low=1.25, speedup_high=1.35", kill("SIGHUP")),
     130: ("", kill("SIGINT", "SIGINT")),
     143: ("improved=True, speedup=1.3, speedup_low=1.25, speedup_high=1.35", kill("SIGTERM")),
+    152: ("improved=True, speedup=1.3, speedup_low=1.25, speedup_high=1.35", kill("SIGXCPU", "SIGXCPU")),
 }
 
 
@@ -87,7 +89,7 @@ def test_a_reader_that_went_away_is_no_error_of_ours(tiny_model: Path) -> None:
 
 def test_table_and_code_have_the_same_exit_codes() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    raised = {kind.exit_code for kind in kinds} | {0, outcome.CLOSED_PIPE, 129, 130, 143}
+    raised = {kind.exit_code for kind in kinds} | {0, outcome.CLOSED_PIPE} | {128 + number for number in SIGNALS}
     table = re.findall(r"^  (\d+) ", outcome.EXIT_CODES, re.MULTILINE)
     page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
     described = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)

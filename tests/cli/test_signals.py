@@ -22,7 +22,7 @@ from taso_py.backend.client import Worker
 from taso_py.backend.protocol import WorkerConfig
 from taso_py.cli import main
 from taso_py.folders import LOCK
-from taso_py.stop import SIGNALS, Ended, Interrupted, StopFlag, end_at_signals, stop_on_interrupt
+from taso_py.stop import ECHO_S, SIGNALS, Ended, Interrupted, StopFlag, end_at_signals, stop_on_interrupt
 from tests.conftest import cli_environment
 
 
@@ -68,6 +68,7 @@ def run(tmp_path: Path, phase: str) -> Iterator[subprocess.Popen[str]]:
         (signal.SIGTERM, 143, "search"),
         (signal.SIGHUP, 129, "search"),
         (signal.SIGINT, 0, "search"),
+        (signal.SIGXCPU, 152, "search"),
     ],
 )
 def test_the_first_signal_ends_with_a_copy_and_a_reason(tmp_path: Path, number: int, code: int, phase: str) -> None:
@@ -142,6 +143,15 @@ def test_a_signal_that_comes_twice_at_once_is_one_request(monkeypatch: pytest.Mo
         with pytest.raises(Ended) as ended:
             signal.raise_signal(signal.SIGTERM)
     assert ended.value.number == signal.SIGTERM
+
+
+def test_a_limit_of_processor_time_is_passed_once() -> None:
+    """The system sends its signal again with every second."""
+    with stop_on_interrupt(StopFlag(), SIGNALS) as stop:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGXCPU)
+            time.sleep(ECHO_S / 2 + 0.1)
+        assert stop.signal == signal.SIGXCPU
 
 
 HOLDING = """
