@@ -11,7 +11,7 @@ from tests.conftest import ROOT, cli_environment
 
 _PROGRAM = """
 import os, signal, sys, types
-for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU"):  # nohup, under which the tests may run, has set some to be ignored
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU"):  # nohup has set some to be ignored
     signal.signal(getattr(signal, name), signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 sys.path.insert(0, {root!r})
 import taso_py.run
