@@ -5,8 +5,8 @@
 
 One process and its worker look at hundreds of rewritten models a minute where `robustness`, which starts the command
 for each model, looks at twenty.  The models: the random ones of `random_models`, as they are, in float16, at other
-opsets and with functions around their nodes; those of `wild_models`; and those of `branched_models`, run with either
-condition.
+opsets and with functions around their nodes; those of `wild_models`; those of `branched_models`, run with either
+condition; `planted_models`, the left side of one rule after the other; and `exporter_models`, one after the other.
 What cannot be written, breaks a promise or computes other values is a finding, and the exit code is 1.
 """
 
@@ -25,8 +25,11 @@ from onnx import version_converter
 from rich.progress import track
 
 from scripts.audit.branched_models import branched_model
+from scripts.audit.exporter_models import MODELS as ODD
+from scripts.audit.exporter_models import exporter_model
 from scripts.audit.function_models import with_functions
 from scripts.audit.half_precision import halved
+from scripts.audit.planted_models import planted_model
 from scripts.audit.random_models import random_model
 from scripts.audit.wild_models import wild_model
 from taso_py.backend.client import Worker
@@ -50,7 +53,7 @@ from taso_py.search.strategy import Backtracking, Limits
 from taso_py.search.view import View
 
 OPSETS = (9, 11, 12, 13, 15, 18, 20, 21, 22)
-CLOSE = 2e-3
+CLOSE = 5e-3
 """The largest difference relative to the largest value of an output: what is wrong is mostly far off."""
 SEARCH_S = 10.0
 
@@ -93,6 +96,8 @@ KINDS: Mapping[str, Callable[[int], Model]] = {
     "functions": lambda seed: fed(with_functions(random_model(seed), seed)),
     "wild": wild,
     "branched": branched,
+    "planted": lambda seed: fed(planted_model(seed)),
+    "odd": lambda seed: fed(exporter_model(sorted(ODD)[seed % len(ODD)])),
 }
 
 

@@ -188,4 +188,11 @@ def spellable(view: View, built: Mapping[int, Node]) -> bool:
         writing = node.operator.write(view.table.opset, types)
         if writing is None or not computable(writing, view.table.opset, types):
             return False
+        if any(map(_is_empty, types)) and not moves(node.operator, types):
+            return False
     return True
+
+
+def _is_empty(found: TensorType) -> bool:
+    """Whether there is no element: pools, convolutions and others have kernels that refuse such operands."""
+    return any(isinstance(size, int) and size == 0 for size in found.dims)

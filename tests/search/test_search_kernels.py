@@ -9,9 +9,10 @@ import pytest
 import taso_py
 from taso_py.graph.types import TensorType
 from taso_py.onnx_io.kernels import computable
+from taso_py.onnx_io.load import load
 from taso_py.ops import OPERATORS
 from taso_py.ops.operator import Given, Writing
-from tests.helpers.graphs import model
+from tests.helpers.graphs import model, rewriter, view_of
 
 MEAN = "agraph (T[1,2,3,4] x) => (T[1,2,1,1] y) { a = Neg(x) b = ReduceMean<axes = [2,3]>(a) y = Neg(b) }"
 GATE = "agraph (T[1,2,4,4] x, T[1,2,1,1] s) => (T[1,2,4,4] y) { a = Mul(x, s) y = Add(a, x) }"
@@ -31,6 +32,14 @@ def test_what_is_rewritten_loads(text: str, dtype: str) -> None:
         for m in (proto, result.model)
     )
     np.testing.assert_allclose(other, one, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(2, 1), (0, 0)])
+def test_nothing_computes_of_what_has_no_elements(channels: int, expected: int) -> None:
+    """Pools, convolutions and others refuse it when they run."""
+    moves, canonical = rewriter(None, "gate-by-pooled-resize")
+    view = view_of(load(model(GATE.replace("T[1,2", f"float[1,{channels}"))), canonical)
+    assert len(list(moves.all_matches(view))) == expected
 
 
 @pytest.mark.parametrize(
