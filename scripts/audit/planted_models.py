@@ -153,14 +153,17 @@ def _branch(nodes: list[NodeProto], results: list[ValueInfoProto], made: set[str
 
 def _free(graph: GraphProto, chance: random.Random) -> None:
     """Axes of one size that is left open, and nothing known of the sizes of results."""
-    sizes = {d.dim_value for v in graph.input for d in v.type.tensor_type.shape.dim}
+    weights = {w.name for w in graph.initializer}
+    inputs = [v for v in graph.input if v.name not in weights]
+    sizes = {d.dim_value for v in inputs for d in v.type.tensor_type.shape.dim}
     if sizes:
         size = chance.choice(sorted(sizes))
-        for value in graph.input:
+        for value in inputs:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_value == size and dim.HasField("dim_value"):
                     dim.dim_param = "n"
-        for value in graph.output:
+        branches = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+        for value in (v for one in (graph, *branches) for v in one.output):
             value.type.tensor_type.ClearField("shape")
         del graph.value_info[:]
 
@@ -179,8 +182,9 @@ _SURROUNDINGS: tuple[Callable[[GraphProto, random.Random], None], ...] = (
 
 
 def _alike(graph: GraphProto) -> list[tuple[str, str]]:
-    """Inputs and weights that are of one type."""
-    values = [*graph.input, *(_info(w) for w in graph.initializer)]
+    """Inputs and weights that are of one type; sizes and places, which decide shapes, are left as they are."""
+    every = [*graph.input, *(_info(w) for w in graph.initializer)]
+    values = [v for v in every if v.type.tensor_type.elem_type in FLOATS]
     return [(a.name, b.name) for a in values for b in values if a.name != b.name and a.type == b.type]
 
 
