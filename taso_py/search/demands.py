@@ -19,6 +19,7 @@ from taso_py.rules.signs import natural_names
 from taso_py.rules.term import Application, Comparison, Membership, Predicate
 from taso_py.rules.unify import Binding, Unbound
 from taso_py.search.acceptance import constants_tame, differences_kept, dtypes_allowed, in_one_branch, spellable
+from taso_py.search.pad_fusion import meets_wrong_fusion
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
 
@@ -66,9 +67,10 @@ class Demands:
             built = [right.output(term) for term in self.rule.right.outputs]
         except NotBuildable:
             return False
-        if operators is None or not spellable(view, right.nodes):
+        pairs = list(zip(outputs, built, strict=True))
+        if operators is None or not spellable(view, right.nodes) or meets_wrong_fusion(view, pairs, right.nodes):
             return False
-        if any(view.table.type(o) != view.table.type(b) for o, b in zip(outputs, built, strict=True)):
+        if any(view.table.type(o) != view.table.type(b) for o, b in pairs):
             return False
         kinds = operators + [
             algebra(n.operator, tuple(view.values.types[i] for i in n.inputs if i is not None))
@@ -83,7 +85,7 @@ class Demands:
             or rounded_later(view, outputs)
         ):
             return False
-        return self._proved(placed, right, zip(outputs, built, strict=True), view, binding)
+        return self._proved(placed, right, pairs, view, binding)
 
     def _require_numbers(self, view: View, binding: Binding, dtype: str) -> None:
         """`NotBuildable` where what the left side makes of constants is, in their type, another number than it says."""
