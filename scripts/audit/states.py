@@ -4,9 +4,9 @@
     python -m scripts.audit.states --only branched --random 300 --first 1000
 
 One process and its worker look at hundreds of rewritten models a minute where `robustness`, which starts the command
-for each model, looks at twenty.  The models: the random ones of `random_models`, as they are, in float16, at other
-opsets and with functions around their nodes; those of `wild_models`; those of `branched_models`, run with either
-condition; `planted_models`, the left side of one rule after the other; and `exporter_models`, one after the other.
+for each model, looks at twenty.  The models: the random ones of `random_models`, and `planted_models`, the left side
+of one rule after the other, as they are, in float16, at other opsets and with functions around their nodes; those of
+`wild_models`; those of `branched_models`, run with either condition; and `exporter_models`, one after the other.
 What cannot be written, breaks a promise or computes other values is a finding, and the exit code is 1.
 """
 
@@ -89,14 +89,28 @@ def wild(seed: int) -> Model:
     return model, [feeds]
 
 
+def at_another_opset(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """The model at one of `OPSETS`."""
+    return version_converter.convert_version(model, OPSETS[seed % len(OPSETS)])
+
+
+SOURCES: Mapping[str, Callable[[int], onnx.ModelProto]] = {"random": random_model, "planted": planted_model}
+FORMS: Mapping[str, Callable[[onnx.ModelProto, int], onnx.ModelProto]] = {
+    "": lambda model, seed: model,
+    "float16": lambda model, seed: halved(model),
+    "opset": at_another_opset,
+    "functions": with_functions,
+}
+
+
+def _kind(source: str, form: str) -> Callable[[int], Model]:
+    return lambda seed: fed(FORMS[form](SOURCES[source](seed), seed))
+
+
 KINDS: Mapping[str, Callable[[int], Model]] = {
-    "random": lambda seed: fed(random_model(seed)),
-    "float16": lambda seed: fed(halved(random_model(seed))),
-    "opset": lambda seed: fed(version_converter.convert_version(random_model(seed), OPSETS[seed % len(OPSETS)])),
-    "functions": lambda seed: fed(with_functions(random_model(seed), seed)),
+    **{f"{source}-{form}".strip("-"): _kind(source, form) for source in SOURCES for form in FORMS},
     "wild": wild,
     "branched": branched,
-    "planted": lambda seed: fed(planted_model(seed)),
     "odd": lambda seed: fed(exporter_model(sorted(ODD)[seed % len(ODD)])),
 }
 
