@@ -14,7 +14,7 @@ from taso_py.backend.protocol import WorkerConfig
 
 @pytest.mark.parametrize("kind", states.KINDS)
 def test_a_few_of_each_kind_are_sound(kind: str) -> None:
-    count = "9" if kind == "branched" else "3"
+    count = "9" if kind in ("branched", "planted-opset") else "3"
     done = CliRunner().invoke(states.main, ["--only", kind, "--random", count, "--first", "3", "--states", "8"])
     assert done.exit_code == 0, done.output
     assert f"{kind}: " in done.output
