@@ -19,9 +19,9 @@ from taso_py.rules.signs import natural_names
 from taso_py.rules.term import Application, Comparison, Membership, Predicate
 from taso_py.rules.unify import Binding, Unbound
 from taso_py.search.acceptance import constants_tame, differences_kept, dtypes_allowed, in_one_branch, spellable
-from taso_py.search.pad_fusion import meets_wrong_fusion
 from taso_py.search.rounding import rounded_later
 from taso_py.search.view import View
+from taso_py.search.wrong_fusions import meets_wrong_fusion
 
 
 @dataclass(slots=True)

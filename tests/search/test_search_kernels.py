@@ -70,6 +70,24 @@ def test_nothing_is_padded_where_that_would_be_fused_wrongly(text: str, rule: st
     assert len(list(moves.all_matches(view))) == expected
 
 
+KERNELS = (2, 2, 3, 3)
+SUMS = "a = Conv(x, k, b) d = Conv(x, l) e = Add(a, c) y = Add(e, d)"
+BESIDE = f"agraph (float[1,2,4,4] x, float[2] b) => (RESULTS) {{ {SUMS} }}"
+WITHIN = f"""agraph (bool q, float[1,2,4,4] x, float[2] b, float[1,2,2,2] o) => (float[1,2,2,2] z, float[1,2,2,2] w)
+    {{ z, w = If(q) <then_branch = t () => (RESULTS) {{ {SUMS} }},
+                     else_branch = s () => (float[1,2,2,2] n, float[1,2,2,2] m) {{ n = Neg(o) m = Abs(o) }}> }}"""
+
+
+@pytest.mark.parametrize("text", [BESIDE, WITHIN])
+@pytest.mark.parametrize(("result", "expected"), [("e", 1), ("a", 0)])
+def test_no_sum_takes_a_convolution_that_is_a_result(text: str, result: str, expected: int) -> None:
+    moves, canonical = rewriter("rule made: Add(Add(x, z), y) => Add(Add(x, y), z) when constant(z)")
+    proto = model(
+        text.replace("RESULTS", f"float[1,2,2,2] y, float[1,2,2,2] {result}"), k=KERNELS, l=KERNELS, c=(2, 1, 1)
+    )
+    assert len(list(moves.all_matches(view_of(load(proto), canonical)))) == expected
+
+
 @pytest.mark.parametrize(
     ("operator", "opset", "dtype", "allowed"),
     [
