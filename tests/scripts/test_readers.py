@@ -88,3 +88,9 @@ def test_what_is_wrong_is_found(data: str, fault: str | None, tmp_path: Path) ->
     name = f"{__name__}:MISBEHAVING"
     (outcome,) = audit({name: 1.0}, job(tmp_path / "run", replay=str(given)))
     assert [one.fault.startswith(fault or "") for one in outcome.findings] == ([] if fault is None else [True])
+
+
+def test_a_target_begins_again_in_its_folder(tmp_path: Path) -> None:
+    """What has had its slice of time goes on in another process."""
+    first, again = (seeds.databases(tmp_path) for _ in range(2))
+    assert [len(one) for one in first] == [len(one) for one in again]

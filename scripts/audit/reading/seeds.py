@@ -195,6 +195,7 @@ def databases(folder: Path) -> list[bytes]:
     path, other = folder / "seed.sqlite", folder / "other.sqlite"
     with Cache(path) as cache:
         cache.put_many({f"key{k}": Measurement(1.0 + k, 0.5, 0.01, 10, "1.23.0", 1.7e9 + k) for k in range(9)})
+    other.unlink(missing_ok=True)  # an earlier process has begun in the same folder
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE notes (text TEXT)")
     connection.commit()
