@@ -1,8 +1,8 @@
 """What ONNX Runtime's fusions get wrong (1.31.1), and no rewrite may therefore make.
 
-`pad_fusion.cc` takes zeros around a tensor for the padding of a convolution or a pool that reads it.  A MaxPool pads
-with -inf, an AveragePool may not count what it pads with, neither pads with as much as its kernel is wide, and a Conv's
-weights are no input that it pads: other values, or a model that does not load.
+`pad_fusion.cc` takes zeros around a tensor for the padding of a pool that reads it.  A MaxPool pads with -inf, an
+AveragePool may not count what it pads with, and neither pads with as much as its kernel is wide: other values, or a
+model that does not load.
 
 `conv_add_act_fusion.cc` makes a sum of two convolutions one node, whose other operand is the one and whose place the
 other's; where that is a result of the graph, nothing computes it any more: the model does not load, and within a
@@ -46,9 +46,7 @@ def meets_wrong_fusion(view: View, outputs: Iterable[tuple[int, int]], built: Ma
 
 
 def _pads(node: Node, producer: _Producer) -> bool:
-    """Whether a Pad of spatial axes with zeros is fused with this reader of it, to which it is something else."""
-    if isinstance(node.operator, Conv):
-        return any(_is_fused(producer(value)) for value in node.inputs[1:])
+    """Whether this is a pool, and a Pad of spatial axes with zeros is fused with it."""
     return isinstance(node.operator, (MaxPool, AveragePool)) and _is_fused(producer(node.inputs[0]))
 
 
