@@ -1,4 +1,4 @@
-"""Which element types a node may have: those that ONNX allows at an opset, and that ONNX Runtime computes."""
+"""Which operands a node may have: of types that ONNX allows at an opset, and that ONNX Runtime computes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ _LACKING: Mapping[str, frozenset[str]] = {
 
 Other providers hand such nodes to it, or have no kernel either.
 """
+_NEED_ELEMENTS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
+"""Operators whose kernels refuse tensors without elements when they run."""
 
 
 def computable(writing: Writing, opset: int, types: Sequence[TensorType]) -> bool:
     """Whether a node that is written so, of operands of these types, is one that ONNX Runtime has a kernel for."""
+    if writing.op_type in _NEED_ELEMENTS and any(isinstance(size, int) and size == 0 for size in types[0].dims):
+        return False
     places = tuple((k, types[w.operand].dtype) for k, w in enumerate(writing.inputs) if isinstance(w, Given))
     return _computable(writing.op_type, opset, places)
 

@@ -17,7 +17,6 @@ from taso_py.ops.elementwise import Sub
 from taso_py.ops.linear import Gemm, MatMul
 from taso_py.ops.normalization import SoftmaxFamily
 from taso_py.ops.operator import Operator
-from taso_py.ops.pool import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from taso_py.rules.element_types import HELD
 from taso_py.rules.unify import Binding
 from taso_py.search.view import View
@@ -31,8 +30,6 @@ _LARGE: Mapping[str, float] = {"bfloat16": 2.0**3, "float16": 2.0**4, "float32":
 """By element type: a number that is added may cancel, and its error then stands beside a result of about 1."""
 
 _PRODUCTS = (Conv, Gemm, MatMul)
-_POOLS = (AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool)
-"""Their kernels refuse tensors without elements."""
 
 
 def is_number(view: View, value: int, number: float) -> bool:
@@ -191,11 +188,4 @@ def spellable(view: View, built: Mapping[int, Node]) -> bool:
         writing = node.operator.write(view.table.opset, types)
         if writing is None or not computable(writing, view.table.opset, types):
             return False
-        if isinstance(node.operator, _POOLS) and _is_empty(types[0]):
-            return False
     return True
-
-
-def _is_empty(found: TensorType) -> bool:
-    """Whether there is no element."""
-    return any(isinstance(size, int) and size == 0 for size in found.dims)

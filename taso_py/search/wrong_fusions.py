@@ -11,7 +11,7 @@ branch the result is whatever the memory holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TypeAlias
 
 from taso_py.graph.table import Node, Opaque
@@ -42,7 +42,8 @@ def meets_wrong_fusion(view: View, outputs: Iterable[tuple[int, int]], built: Ma
 
     users = (view.table.nodes.get(user) for output in placed for user in view.users.get(output, {}))
     readers = [*built.values(), *(node for node in users if node is not None)]
-    return any(_pads(node, producer) or _loses_result(view, node, producer) for node in readers)
+    replacing = {value for output, value in placed.items() if _is_result(view, output)}
+    return any(_pads(node, producer) or _loses_result(view, node, producer, replacing) for node in readers)
 
 
 def _pads(node: Node, producer: _Producer) -> bool:
@@ -59,17 +60,17 @@ def _is_fused(node: Node | None) -> bool:
     return pad.mode == "constant" and pad.value == 0 and all(isinstance(size, int) and size == 0 for size in apart)
 
 
-def _loses_result(view: View, node: Node, producer: _Producer) -> bool:
-    """Whether a sum of convolutions takes one that is a result of the model, or of a branch."""
-    if not isinstance(node.operator, Add) or not any(_is_result(view, value) for value in node.inputs):
+def _loses_result(view: View, node: Node, producer: _Producer, replacing: Set[int]) -> bool:
+    """Whether a sum of convolutions takes one that is a result of the model or a branch, or is ``replacing`` one."""
+    if not isinstance(node.operator, Add):
+        return False
+    if not any(value is not None and (value in replacing or _is_result(view, value)) for value in node.inputs):
         return False
     operands = (producer(value) for value in node.inputs)
     return all(operand is not None and isinstance(operand.operator, Conv) for operand in operands)
 
 
-def _is_result(view: View, value: int | None) -> bool:
-    if value is None:
-        return False
+def _is_result(view: View, value: int) -> bool:
     readers = (view.table.nodes.get(user) for user in view.users.get(value, {}))
     return value in view.table.roots or any(r is not None and _is_if(r) for r in readers)
 

@@ -86,6 +86,15 @@ def test_no_sum_takes_a_convolution_that_is_a_result(text: str, result: str, exp
     assert len(list(moves.all_matches(view_of(load(proto), canonical)))) == expected
 
 
+@pytest.mark.parametrize(("result", "expected"), [("n", 0), ("m", 1)])
+def test_nor_one_that_becomes_a_result(result: str, expected: int) -> None:
+    nodes = "a = Conv(x, k, b) n = Relu(a) d = Conv(x, l) m = Relu(n) y = Max(m, d)"
+    moves, canonical = rewriter("rule made: Relu(u), Max(Relu(Relu(u)), v) => u, Add(u, v)")
+    text = f"agraph (float[1,2,4,4] x, float[2] b) => (float[1,2,2,2] {result}, float[1,2,2,2] y) {{ {nodes} }}"
+    view = view_of(load(model(text, k=KERNELS, l=KERNELS)), canonical)
+    assert len(list(moves.all_matches(view))) == expected
+
+
 @pytest.mark.parametrize(
     ("operator", "opset", "dtype", "allowed"),
     [
